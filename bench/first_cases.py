@@ -31,8 +31,6 @@ from test_old_runtimes import BUGS, written
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["CASES", "FirstCase"]
-
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 _PHOTOGRAPHS = ("coffee", "chelsea", "astronaut")

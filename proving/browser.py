@@ -23,24 +23,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "AXE",
-    "BROWSER",
-    "Browser",
-    "Page",
-    "choose_file",
-    "find_violations",
-    "follow_link",
-    "open_address",
-    "open_browser",
-    "open_page",
-    "open_window",
-    "press_key",
-    "run_script",
-    "set_window",
-    "take_picture",
-]
-
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )

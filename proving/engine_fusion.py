@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.fusion import GraphFusion
     from parityscope.logs import EngineLayer
 
-__all__ = ["Agreement", "Foretold", "agreement", "foretold"]
-
 MOVING = frozenset(
     {
         *("Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Resize", "Slice", "Split"),

@@ -10,8 +10,6 @@ import onnx
 import onnx.parser
 from onnx import numpy_helper
 
-__all__ = ["marked_processes", "write_files"]
-
 _HIDDEN = 3e4  # reaches what FP16 cannot hold: there is something to find, to repair and to verify
 NETWORK = """<ir_version: 8, opset_import: ["": 17]> g (float[1, 8] x) => (float[1, 6] y) {
     a = MatMul(x, w)  b = Mul(a, big)  c = Tanh(a)  d = Add(b, c)  e = Mul(d, small)  f = MatMul(e, v)  y = Tanh(f) }"""

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from proving.models.packages import cache_folder, had_or_skipped, need_pip, run_client
 
-__all__ = ["interpreter", "require_interpreter"]
-
 
 def interpreter(requirements: Path) -> Path:
     """The Python of the environment that `requirements` describes, made at the first call.

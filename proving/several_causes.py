@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
     Change = Callable[[Arrays, Arrays | None], Arrays]
 
-__all__ = ["Planted", "cases", "planted"]
-
 _NOTHING: Arrays = MappingProxyType({})
 _SAMPLES = 4
 

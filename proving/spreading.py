@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["spread"]
-
 _CORES = 2  # of a process: what the promises of time are made for
 _LISTEN_S = 0.1
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG

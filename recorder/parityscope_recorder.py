@@ -33,8 +33,6 @@ import zipfile
 
 import numpy as np
 
-__all__ = ["RecordingError", "record"]
-
 SCHEMA = "parityscope-recording/1"
 _NUMBERED = re.compile(r"^(\d{6})\.npz$")
 _LIMIT = 10**6  # six digits, so that the order of the names is the order of the samples

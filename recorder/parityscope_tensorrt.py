@@ -41,8 +41,6 @@ import zipfile
 
 import numpy as np
 
-__all__ = ["RecordingError", "main"]
-
 SCHEMA = "parityscope-tensorrt/1"
 _POISON = 0xFF  # what outputs hold before a run: NaN in every float format
 _HALVES = 8  # chosen: engines that are built for one part before what is left is given up

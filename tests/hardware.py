@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["needs_bfloat16", "needs_int8_dot_products", "needs_narrow_sums"]
-
 
 def needs_bfloat16() -> None:
     """Skips the test where OpenVINO has no BF16 to compute in and takes FP32, whatever it is asked for."""

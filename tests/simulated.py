@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.simulation import Arrangement
     from parityscope.records import Skip
 
-__all__ = ["Simulation", "detype", "simulate"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.case import Model
 
-__all__ = ["case", "drawn", "pack"]
-
 _SMALL = 64  # elements: numbers that say how to compute (an epsilon, a factor of 0.5) are exact for a reason
 
 

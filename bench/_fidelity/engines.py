@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import ExecutedGraph, Target
 
-__all__ = ["Arrays", "Engine", "prepared"]
-
 Arrays = Mapping[str, np.ndarray]
 Observe = Callable[[Sequence[str]], Arrays]
 _OPENVINO_TYPES = {"bf16": ov.Type.bf16, "f16": ov.Type.f16}

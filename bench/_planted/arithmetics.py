@@ -10,23 +10,6 @@ import numpy as np
 
 from _planted.layer import Arrays, Layer, run
 
-__all__ = [
-    "CLEAN",
-    "Cast",
-    "arithmetic",
-    "bf16",
-    "cast",
-    "emulated",
-    "entering",
-    "f16",
-    "int8",
-    "same",
-    "scaled_cast",
-    "tensor_core",
-    "tf32_cut",
-    "tf32_nearest",
-]
-
 Cast = Callable[[np.ndarray], np.ndarray]
 
 # What an honest engine computes in.

@@ -12,22 +12,6 @@ from _planted.linear_layers import LINEAR, conv, linear, matmul
 from _planted.other_layers import batch_normalization, gelu, normalization, pool, resize
 from _planted.plant import Plant
 
-__all__ = [
-    "activation_before_bias",
-    "another_resize",
-    "average_pool",
-    "axis_order",
-    "bias_dropped",
-    "channel_scaled",
-    "clip_bound",
-    "epsilon",
-    "gelu_form",
-    "integers",
-    "padding",
-    "slope",
-    "statistics",
-]
-
 
 def clip_bound(generator: np.random.Generator) -> Plant:
     maker = LINEAR[int(generator.integers(len(LINEAR)))]

@@ -12,8 +12,6 @@ import onnx_ir as ir
 import onnxruntime
 from onnx import numpy_helper
 
-__all__ = ["Arrays", "Layer", "chain", "region", "run"]
-
 Arrays = Mapping[str, np.ndarray]
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from _planted.layer import Layer, chain
 
-__all__ = ["LINEAR", "conv", "gemm", "linear", "matmul", "numbers", "plain_linear"]
-
 _ACTIVATIONS = ("", "Relu(t)", "Clip(t, low, high)", "LeakyRelu<alpha = 0.1>(t)", "Sigmoid(t)", "Tanh(t)")
 
 

@@ -7,18 +7,6 @@ import numpy as np
 from _planted.layer import Layer, chain
 from _planted.linear_layers import numbers
 
-__all__ = [
-    "POINTWISE",
-    "activation",
-    "batch_normalization",
-    "depthwise",
-    "division",
-    "gelu",
-    "normalization",
-    "pool",
-    "resize",
-]
-
 _GELU = {
     "exact": ["Div(x, root)", "Erf(t)", "Add(t, one)", "Mul(x, t)", "Mul(t, half)"],
     "tanh": [

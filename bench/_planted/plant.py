@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from _planted.layer import Arrays, Layer
 
-__all__ = ["Plant", "honest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from _planted.plant import Plant
 
-__all__ = ["PLANTS", "SAID", "planted"]
-
 # A plant below twenty times FP32's rounding of the result is drawn again: nothing could find it.
 _LEAST_EFFECT = 20 * 2.0**-24
 

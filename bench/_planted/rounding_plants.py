@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from _planted.arithmetics import Cast
     from _planted.layer import Layer
 
-__all__ = [
-    "accumulated",
-    "flushed",
-    "honestly",
-    "operands_rounded",
-    "output_rounded",
-    "reciprocal",
-    "saturated",
-    "shuffled",
-]
-
 
 def operands_rounded(rounding: Cast) -> Callable[[np.random.Generator], Plant]:
     def plant(generator: np.random.Generator) -> Plant:

@@ -9,8 +9,6 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["Builder"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builder:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Sample
 
-__all__ = ["Counted", "counted"]
-
 _LOW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 _FLOATS = _LOW | {ir.DataType.FLOAT}
 _NO_COMPUTATION = MOVES | {"Cast", "CastLike", "Constant", "ConstantOfShape", "Shape", "Range"}

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from _rivals.replaying import Replay
 
-__all__ = ["choose"]
-
 
 def choose(replay: Replay) -> np.ndarray | None:
     """The assignment that leaves a 1-minimal set in FP32, None if not even all of FP32 passes."""

@@ -22,8 +22,6 @@ from onnx import TensorProto, helper, numpy_helper
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["KINDS", "encoder", "samples"]
-
 KINDS = ("squares", "epsilon", "mask", "scaled")
 _SEED = 3
 _GENTLE = {"wo": 1 / 250, "w2": 1 / 1500}  # back to the scale of ordinary initializations

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from _rivals.timing import cpu_seconds
 
-__all__ = ["PACKAGES", "Ran", "cache", "interpreter", "missing", "prepare", "python"]
-
 PACKAGES = (
     "nvidia-modelopt==0.47.0",
     "onnxconverter-common==1.16.0",

@@ -15,8 +15,6 @@ from onnx import TensorProto, helper
 from _rivals.building import Builder
 from _rivals.packages import LITE0, MINILM, fetched, torch_weights
 
-__all__ = ["lite0", "minilm"]
-
 # Repeats and first stride of EfficientNet-B0's stages; kernels and widths are those of the weights.
 _STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 _BATCH_EPSILON, _LAYER_EPSILON = 1e-3, 1e-12

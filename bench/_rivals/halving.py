@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from _rivals.replaying import Replay
 
-__all__ = ["choose"]
-
 
 def choose(replay: Replay) -> np.ndarray | None:
     """The assignment it ends with, None if not even all of FP32 passes."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     Outputs = Mapping[str, np.ndarray]
     Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 
-__all__ = ["Judged", "as_it_stands", "faithful", "judged"]
-
 THREADS = 1  # so that seconds of CPU are those of the work
 
 

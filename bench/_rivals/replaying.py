@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.switching import Switchboard
     from parityscope.repairs.search.judging import Yardstick
 
-__all__ = ["OutOfTime", "Replay", "write"]
-
 
 class OutOfTime(Exception):  # noqa: N818 - it reads as a state: `except OutOfTime`
     """The method has used up its time."""

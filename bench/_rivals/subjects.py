@@ -23,8 +23,6 @@ from proving.models.samples import library_files, page_crops, sample_of, text_li
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FRESH", "SHOWN", "SUBJECTS", "Subject", "write"]
-
 # Samples to search on where single ones are far more sensitive than most: one line in a hundred is twenty times as sensitive
 # as the median one, one file or one crop of a page in thirty to sixty several times. 64 is the search's own choice of many.
 SEARCHED = {"ocr-rec": 200, "magika": 64, "ocr-det": 64}

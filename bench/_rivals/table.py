@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["Row", "against", "keep", "kept_rows", "markdown", "spending", "tallied"]
-
 _HEAD = (
     "| model, format, budget | method | claims | unseen samples that miss | worst | FP32 nodes | FLOPs in FP32 | Casts "
     "| evaluations | plain inferences a sample | CPU s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"

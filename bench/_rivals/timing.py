@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["cpu_seconds", "ratio"]
-
 _ROUNDS = 7  # chosen: runs of each side, in turns, of which the fastest counts
 
 

@@ -12,8 +12,6 @@ import onnx
 from proving.drawn.networks import Network, Sample
 from proving.rounds import editing as edits
 
-__all__ = ["KINDS", "Drawn", "drawn"]
-
 Draw = np.random.Generator
 _PIECES: dict[str, tuple[str, dict[str, float]]] = {
     "Sigmoid": ("HardSigmoid", {"alpha": 1 / 6}),

@@ -10,8 +10,6 @@ from typing import Any
 
 from proving.rounds.judging import wilson_interval
 
-__all__ = ["judge"]
-
 _COUNTED = re.compile(
     r"[\d,]+ edits judged by derivative, .*?\)(, [\d,]+ left for want of budget)?"
 )  # names kinds that were tried

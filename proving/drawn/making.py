@@ -12,8 +12,6 @@ import onnx
 from proving.drawn.drawing import KINDS, Drawn, drawn
 from proving.drawn.networks import LARGE, SMALL, Network, Sample, network, run
 
-__all__ = ["HELD_OUT", "make_case"]
-
 HELD_OUT = 1000  # seeds from here on are run once
 _VISIBLE, _DRAWS = 0.01, 60
 _SHOWN = ("outputs", "two recorded", "outputs", "around", "outputs", "two", "outputs", "graph")

@@ -18,8 +18,6 @@ from proving.models.fetching import fetch
 from proving.models.notes import melody
 from proving.models.samples import library_files, page_crops, sample_of, text_lines, token_sentences
 
-__all__ = ["LARGE", "SMALL", "Network", "network", "run"]
-
 SMALL = ("small-conv", "small-encoder", "small-rows", "small-two", "small-norm", "small-map")
 LARGE = ("ocr-cls", "magika", "pitch", "dnsmos", "vad-seq", "ocr-rec", "minilm-i8", "ocr-det")
 _SAMPLES = 4

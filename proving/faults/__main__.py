@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from proving.faults import Fault, Outcome
 
-__all__ = ["main"]
-
 
 def command(
     names: Annotated[list[str] | None, typer.Argument(help="Faults to run (default: all).")] = None,

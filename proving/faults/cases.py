@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Fault
 
-__all__ = ["TUNING", "cases", "generator", "held_out"]
-
 TUNING = ""  # not kept apart
 _THIRD = 85  # of 256
 

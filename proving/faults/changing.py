@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     # Changes a model in place; gives what it did in words, and the tensors at which that can be seen first.
     Edit = Callable[[onnx.ModelProto, np.random.Generator], tuple[str, tuple[str, ...]]]
 
-__all__ = ["altered", "constant", "fed", "initializer", "nodes_of", "read", "set_constant"]
-
 
 def fed(bed: Bed, given: Sequence[Arrays], words: str, *, expected: str = "") -> Plant:
     """A recorded deployment that computed on `given` in place of the bed's samples.

@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from proving.faults.records import Fault, Outcome, Plant
 
-__all__ = ["judged"]
-
 _FILE = "EXP005"  # the candidate's own graph says something else
 _PUT_BACK = "put_back"
 _KEPT = 8  # findings that an outcome holds

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
     Made = tuple[Path, Sequence[Arrays]]
 
-__all__ = ["NETWORKS", "built", "coloured", "weights"]
-
 _SAMPLES = 3
 _SIDE = 24
 _WORDS = 400

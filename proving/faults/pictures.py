@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed, Plant
 
-__all__ = ["NORMALS", "normal_of", "pixels", "prepared", "prepared_wrongly"]
-
 _ZERO, _ONE, _HALF = (np.full((1, 3, 1, 1), value) for value in (0.0, 1.0, 0.5))
 
 # Mean and deviation of [0, 1] pixels by name.

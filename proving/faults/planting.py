@@ -34,20 +34,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = [
-    "BASES",
-    "answers",
-    "answers_of",
-    "apart",
-    "base_of",
-    "edited",
-    "live",
-    "program",
-    "recorded",
-    "stands_out",
-    "write_samples",
-]
-
 BASES = ("f32", "tf32", "f16", "bf16")
 
 # How many times further than honest arithmetic a fault has to move the outputs. Chosen: four standard deviations of a rounding

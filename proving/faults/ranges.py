@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed
 
-__all__ = ["deployed_in_half", "overflowing", "reading_large", "reading_small"]
-
 _LARGEST = 65504.0  # of FP16
 _SMALLEST = 2.0**-24  # of FP16, subnormal
 

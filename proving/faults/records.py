@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["FAMILIES", "Bed", "Case", "Fault", "NoEffectError", "Outcome", "Plant", "Subject"]
-
 FAMILIES = (
     "bindings",
     "preprocessing",

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Fault
 
-__all__ = ["SCHEMA", "read_outcomes", "run_all"]
-
 SCHEMA = "parityscope-faults/1"
 _TUPLES = ("expected", "sites", "blamed")
 

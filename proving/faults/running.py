@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Case, Fault
 
-__all__ = ["plant_case", "run_case"]
-
 _ATTEMPTS = 12  # draws of a plant that has no effect, before the case is given up
 
 

@@ -10,8 +10,6 @@ from proving.faults.trained import TRAINED
 if TYPE_CHECKING:
     from proving.faults.records import Subject
 
-__all__ = ["ENCODERS", "IMAGES", "OUTPUTS", "SUBJECTS", "shaped"]
-
 SUBJECTS: dict[str, Subject] = {**NETWORKS, **TRAINED}
 
 

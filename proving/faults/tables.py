@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Outcome
 
-__all__ = ["PARTS", "Share", "figures", "matrix", "part_of", "wilson"]
-
 _Z = 1.959964  # the normal quantile of 97.5 %
 PARTS = ("all", "tuning", "kept apart: parameters", "kept apart: models")
 _PART = {"": PARTS[1], "parameter": PARTS[2], "model": PARTS[3]}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
     Draw = Callable[[np.random.Generator], Sequence[Arrays]]
 
-__all__ = ["IMAGENET", "TRAINED", "coloured_page", "photograph"]
-
 _SAMPLES = 3
 _LITE_SIDE = 112
 _PHOTOGRAPHS = ("coffee", "chelsea", "astronaut")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from proving.fuzz.readers import Right
     from proving.fuzz.watching import Watch
 
-__all__ = ["Lines", "fuzz", "watched_files"]
-
 MOST = 20_000  # bytes of an input
 _LOOK_EVERY = 200  # executions, for what other processes found
 _MODULES = ("parityscope.case", "parityscope.logs", "parityscope.backends.saved", "parityscope.backends.opening")

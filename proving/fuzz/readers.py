@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["READERS", "Right", "prepare_right"]
-
 
 @dataclass(frozen=True)
 class Right:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from proving.fuzz.readers import Right
 
-__all__ = ["Watch", "execute"]
-
 SLOW_S = 5.0  # of processor
 HANGS_S = 60.0
 MEMORY = 1 << 30

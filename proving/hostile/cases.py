@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["ANSWERED", "ANY", "COMPARED", "REFUSED", "Ask", "Case", "Draw", "Ending", "Family", "cases_of"]
-
 T = TypeVar("T")
 
 REFUSED = frozenset({2})  # one clear error with a fix

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from proving.hostile.cases import Ask
     from proving.hostile.running import Place
 
-__all__ = ["enter"]
-
 _FILE_LIMIT = 2 << 30
 _MEMORY_LIMIT = 6 << 30  # written to or not; what is held is measured apart
 _EVENTS = 240  # the number of the descriptor that the watch writes to

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from proving.hostile.cases import Ask, Ending
     from proving.hostile.running import Place
 
-__all__ = ["faults_of", "outcome_of"]
-
 CPU_S = 10.0  # of a refusal
 ANSWER_CPU_S = 60.0  # of an answer about networks of a few nodes
 MEMORY = 1 << 30

@@ -18,28 +18,6 @@ if TYPE_CHECKING:
 
     from proving.hostile.cases import Draw
 
-__all__ = [
-    "COUNT",
-    "NAMES",
-    "SPECIAL",
-    "Trap",
-    "about_answers",
-    "about_model",
-    "about_samples",
-    "answer",
-    "graph_of",
-    "marking",
-    "marking_source",
-    "rows",
-    "save",
-    "small_model",
-    "special_file",
-    "warming",
-    "write_answers",
-    "write_model",
-    "write_samples",
-]
-
 COUNT = 3  # samples of a data set that is right
 _WEIGHTS = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
 _BIAS = np.linspace(-0.5, 0.5, 4, dtype=np.float32)

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from proving.hostile.cases import Ask, Case
 
-__all__ = ["Place", "measure_base", "run_case", "warm_up"]
-
 WALL_S = 60.0  # the promise for a refusal; an answer gets twice as long before it is stopped
 MEMORY_STOP = 4 << 30  # what all processes of a case may hold before they are stopped: far beyond the promise
 OUTPUT_STOP = 64 << 20

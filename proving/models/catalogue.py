@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["CATALOGUE", "PackagedFile"]
-
 Client = Literal["pip", "npm"]
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["efficientnet_lite0", "read_weights"]
-
 _SIZE = 224
 _EPSILON = 1e-3
 _PICKLES = 3  # magic number, protocol and system, before the tensors

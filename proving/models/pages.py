@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.ImageDraw import ImageDraw
 
-__all__ = ["COUNT", "Page", "page_samples", "pages"]
-
 COUNT = 64  # more than the 59 that show 95 % with 95 % confidence when none of them misses
 _SEED = 20240
 _SCAN = "page-image"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["SAMPLES", "library_files", "page_crops", "sample_of", "text_lines", "token_sentences"]
-
 _LINE = "Parityscope measures 3.14159 errors"
 _RATE = 16000  # Hz; what the speech models take
 _WORDS = (

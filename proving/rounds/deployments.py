@@ -13,8 +13,6 @@ from onnx import TensorProto, numpy_helper
 
 from proving.rounds.editing import every_graph
 
-__all__ = ["DECLARED", "RECORDED", "deploy", "honest"]
-
 RECORDED = ("bfloat16", "float16")  # only the outputs of these are at hand
 DECLARED = {"bfloat16": "bf16", "float16": "f16"}
 _STORED = {np.dtype(np.float16): TensorProto.FLOAT16, np.dtype(ml_dtypes.bfloat16): TensorProto.BFLOAT16}

@@ -13,19 +13,6 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-__all__ = [
-    "Edit",
-    "after",
-    "attributes",
-    "every_graph",
-    "identity",
-    "inputs",
-    "operand",
-    "operator",
-    "swap_blocks",
-    "weight",
-]
-
 Array = NDArray[Any]
 Edit = Callable[[onnx.ModelProto], None]
 

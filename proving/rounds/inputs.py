@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = ["DEVIATION", "MEAN", "RATE", "SAMPLES", "Sample", "letterboxed", "voice"]
-
 Array = NDArray[Any]
 Sample = dict[str, Array]
 RATE = 16000

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["print_cases", "print_table", "wilson_interval"]
-
 _KINDS = {
     "graph": "graph at hand",
     "outputs": "outputs alone",

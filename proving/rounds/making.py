@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from proving.rounds.records import FreshModel
     from proving.rounds.tables import Tables
 
-__all__ = ["make_model", "relative_errors"]
-
 _VISIBLE = 0.01  # chosen: what a person would call different
 _OF_HALF = 10.0  # chosen: a fault stands out of what FP16 costs
 _SHARED = 1024  # bytes: smaller weights stay inside a candidate's file

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from proving.rounds.editing import Edit
     from proving.rounds.inputs import Sample
 
-__all__ = ["Fault", "FreshModel"]
-
 # "around": the fault lies before or behind the network, and only outputs are at hand
 Shown = Literal["graph", "outputs", "around", "two"]
 

@@ -18,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["run_case", "run_cases"]
-
 _LIMIT_S = 300.0
 _SCREEN = 60  # lines: chosen, what a terminal shows first
 _KEPT = ("code", "role", "title", "site", "claim", "confidence", "share", "status")

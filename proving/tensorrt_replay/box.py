@@ -7,8 +7,6 @@ So that whole commands, with their child processes, meet the stand-in exactly wh
 import os
 import subprocess
 
-__all__ = ["make_box", "variables_of"]
-
 # CUDA's calls as far as this project and Polygraphy make them; 2 is cudaErrorMemoryAllocation.
 _CUDA = r"""
 #include <malloc.h>

@@ -5,8 +5,6 @@ import os
 
 from proving.tensorrt_replay.facts import numbers, said
 
-__all__ = ["MAGIC", "building_classes", "plan_of"]
-
 MAGIC = {"tensorrt": b"ftrt", "rtx": b"vtrt"}
 _VERBOSITY = {"V": "VERBOSE", "I": "INFO", "W": "WARNING", "E": "ERROR"}
 

@@ -4,8 +4,6 @@ import ctypes
 
 import numpy as np
 
-__all__ = ["Cudart", "Polygraphy"]
-
 
 class Cudart:
     """The calls of CUDA's runtime library that the recorder makes, each giving 0; `limit` is all the memory there is."""

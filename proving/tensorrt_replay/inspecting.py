@@ -4,8 +4,6 @@ import json
 
 from proving.tensorrt_replay.facts import numbers
 
-__all__ = ["inspected", "layers_of"]
-
 _WORDS = {
     "FLOAT": ("Float", "FP32"),
     "HALF": ("Half", "FP16"),

@@ -11,8 +11,6 @@ from proving.tensorrt_replay.building import building_classes
 from proving.tensorrt_replay.facts import has
 from proving.tensorrt_replay.running import running_classes
 
-__all__ = ["Scene", "open_replay"]
-
 _ENUMS = {
     "DataType": "FLOAT HALF INT8 INT32 BOOL UINT8 FP8 BF16 INT64 INT4 FP4 E8M0",
     "BuilderFlag": "FP16 INT8 DEBUG GPU_FALLBACK REFIT TF32 VERSION_COMPATIBLE OBEY_PRECISION_CONSTRAINTS "

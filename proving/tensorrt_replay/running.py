@@ -10,8 +10,6 @@ from proving.tensorrt_replay.facts import numbers, said
 from proving.tensorrt_replay.inspecting import inspected, layers_of
 from proving.tensorrt_replay.values import answers, weights_of
 
-__all__ = ["running_classes"]
-
 _NUMPY = {
     "FLOAT": "float32",
     "HALF": "float16",

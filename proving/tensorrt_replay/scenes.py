@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Region", "in_regions", "make_scene"]
-
 _TYPES = {
     TensorProto.FLOAT: "FLOAT",
     TensorProto.FLOAT16: "HALF",

@@ -26,16 +26,6 @@ from proving.tensorrt_replay.trtexec import OPTIONS, is_known
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "PINNED",
-    "conforms",
-    "disagreements",
-    "disagreements_of_trtexec",
-    "main",
-    "members_of_binding",
-    "members_of_stub",
-]
-
 PINNED = Path(__file__).with_name("stubs.txt")
 _PAIRS = {
     "Engine": "ICudaEngine",

@@ -10,8 +10,6 @@ import shlex
 
 from proving.tensorrt_replay.facts import numbers
 
-__all__ = ["OPTIONS", "is_known", "refusals", "trtexec_lines"]
-
 _FILE = r".+"
 _NAME = r"[^,]+"
 _SHAPE = r"(?:\d+(?:x\d+)*|scalar|)"

@@ -8,8 +8,6 @@ import os
 
 import numpy as np
 
-__all__ = ["answers", "weights_of"]
-
 
 def answers(folder, model, inputs, wanted, weights=()):
     """The values `wanted` of `model` (a file of the scene's folder) for `inputs`, by name; `weights` stand for its own."""

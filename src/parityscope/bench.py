@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     # Inputs by name -> outputs by the reference's names.
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
-__all__ = ["Bench", "Lab"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:

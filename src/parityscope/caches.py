@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["user_cache"]
-
 _NOWHERE = Path(os.devnull)  # nothing is below it, and nobody can change that
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.checks import Check, Example
     from parityscope.linting import Rule
 
-__all__ = ["WORDS", "Entry", "families", "find_page", "lines_by_family", "tell_page", "whole_catalogue"]
-
 _PARTS = re.compile(r"\n\s*\n(?=\S)|\n\n(?=    )")
 # What a part of a page begins with: what goes wrong, how it shows, its sources.
 _LABEL = re.compile(r"((?:What|How) [^:\n]{1,40}|Sources?|Examples?): ")

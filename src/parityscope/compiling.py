@@ -23,8 +23,6 @@ from parityscope.caches import user_cache
 from parityscope.loading import tell_compiling
 from parityscope.private_folders import is_private
 
-__all__ = ["compile_loop"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 if hasattr(os, "register_at_fork"):

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["libraries_for_session", "libraries_in_use", "library_in_use"]
-
 _in_use: list[str] = []
 
 

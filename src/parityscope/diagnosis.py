@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Evidence, Experiment, Finding
 
-__all__ = [
-    "CONTRIBUTES",
-    "DESCRIBE",
-    "SPENT",
-    "VARIES",
-    "Tested",
-    "TimeSpentError",
-    "claim_of",
-    "identity_of",
-    "run_experiments",
-]
-
 SPENT = "the time budget is spent"
 
 VARIES = "RUN001"  # the candidate does not give the same answer twice

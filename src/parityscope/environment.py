@@ -14,8 +14,6 @@ from typing import Any
 
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["MATTERS", "EnvironmentDifference", "facts_of", "list_conflicts", "list_differences", "numbers_of"]
-
 # Facts by key, and what a difference in them may do to results. Keys that are not listed (paths, times, a recording's name)
 # are no part of a comparison.
 MATTERS: Mapping[str, str] = {

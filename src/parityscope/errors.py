@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EXIT_OF", "Exit", "ParityError"]
-
 
 class Exit(IntEnum):
     """Exit codes of `parityscope` (0, 1 and 2 as in ruff; 101 as a Rust panic)."""

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from parityscope.request import Request
     from parityscope.trace import Trace
 
-__all__ = ["Answers", "CauseSequence", "CauseStep", "Examination", "Layers", "OutputRun", "Proof", "Triangle"]
-
 
 def _empty_mapping() -> Mapping[Any, Any]:
     return MappingProxyType({})

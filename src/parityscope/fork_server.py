@@ -33,8 +33,6 @@ from parityscope.memory import allow_memory, allowed_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["contained_child", "death_elsewhere"]
-
 _ORDER = struct.Struct("<q")  # 0: fork for the task that comes along; else the number of a child to be ended
 _START = 0
 _NAME = "parityscope.fork_server"

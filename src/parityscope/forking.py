@@ -25,17 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = [
-    "Forked",
-    "end_with_parent",
-    "flush_streams",
-    "fork_child",
-    "has_threads_of_others",
-    "kept_pool",
-    "started_thread",
-    "tell_parent",
-]
-
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SIXTEENTH = 1 << 16  # bytes that are read at once
 _own_end: int | None = None  # of the pipe to the process that forked this one

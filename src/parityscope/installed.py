@@ -15,8 +15,6 @@ from parityscope.light_dataclasses import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TF32_OVERRIDE", "Arithmetic", "Known", "Machine", "arithmetic_on_gpu", "known_problems"]
-
 _AMPERE = (8, 0)  # the first compute capability with TF32: NVIDIA's CUDA Programming Guide
 # Builds of ONNX Runtime that bring the same importable package.
 _SAME_FOLDER = frozenset(

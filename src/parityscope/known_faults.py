@@ -17,8 +17,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RUNTIMES", "Fault", "every_fault", "faults_of"]
-
 # The runtimes that the table tells of: the key of their version among a side's facts -> how they are called.
 RUNTIMES = {"tensorrt": "TensorRT", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 

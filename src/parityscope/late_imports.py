@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
 
-__all__ = ["import_late"]
-
 _LOADING = threading.RLock()
 _PENDING = "__pending__"  # the real loader and the search path of submodules, until the module is filled
 

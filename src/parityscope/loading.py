@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WORTH_S", "pays_to_load", "tell_compiling", "when_compiling"]
-
 WORTH_S = 0.2  # chosen: half of what loading takes, as nobody knows what is still to come
 _COMPILING = "parityscope.compiling"
 _spent_s = 0.0

@@ -20,16 +20,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "DEFAULT",
-    "allow_memory",
-    "allowed_memory",
-    "drop_mapped_pages",
-    "register_holder",
-    "relieve_memory",
-    "resident_memory",
-]
-
 DEFAULT = 512 << 20  # bytes, as --memory is where nothing else is asked for
 _OURS = 256 << 20  # bytes, chosen: what libraries, graphs and compiled loops take before the first tensor is kept
 _SHARE = 20  # of the time that passes between two reliefs at least, what one costs; chosen

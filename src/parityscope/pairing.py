@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model
 
-__all__ = ["PairedGraphs", "pair_graphs"]
-
 # Two FP32 evaluations of one network agree to 1e-6 ... 1e-5 at every layer (measured on the development models); a
 # hundred times FP32's rounding at 2^-24 accepts those and nothing that another function could give on every sample.
 _SAME = 1e-4

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["kind_of", "parse_json", "read_json_file", "read_toml_file"]
-
 # Memory that a value in JSON is taken to need: in lists of small objects it is 96 bytes, in one object of a million keys 172
 # (measured), while it may take two in the file.
 _VALUE_NBYTES = 120

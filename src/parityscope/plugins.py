@@ -20,8 +20,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["discover_plugins", "find_plugin", "plugin_modules"]
-
 T = TypeVar("T")
 
 

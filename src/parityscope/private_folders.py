@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MARKER", "is_private", "lasting_folder", "open_lock", "open_marker", "scratch_folder", "sweep_scratch"]
-
 MARKER = ".parityscope-scratch"
 _PREFIX = "parityscope-"
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -14,38 +14,6 @@ from parityscope.light_dataclasses import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "ROLES",
-    "SCHEMA",
-    "Budget",
-    "DecisionRule",
-    "Diagnosis",
-    "Evidence",
-    "ExecutedGraph",
-    "ExecutedLayer",
-    "Experiment",
-    "Finding",
-    "Flip",
-    "Grade",
-    "Localization",
-    "Measurement",
-    "OfferedRepair",
-    "Pair",
-    "Policy",
-    "RuledOut",
-    "Site",
-    "Skip",
-    "Spread",
-    "Stretch",
-    "Suspect",
-    "Target",
-    "Tolerance",
-    "ToolLines",
-    "Trial",
-    "ValueInfo",
-    "Verdict",
-]
-
 Verdict = Literal["within", "beyond", "incomplete"]
 Grade = Literal["f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "beyond"]
 Role = Literal["cause", "contributing", "information"]

@@ -11,8 +11,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["open_regular_file", "read_regular_file", "read_text_file", "text_of"]
-
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.case.sources import Stream
     from parityscope.records import Budget, Policy
 
-__all__ = ["DEPTHS", "Data", "Depth", "Judged", "Request"]
-
 # How far an examination goes: the outputs; all tensors side by side; what each layer introduces; causes, and what repairs them.
 Depth = Literal["outputs", "tensors", "layers", "causes"]
 DEPTHS: tuple[Depth, ...] = ("outputs", "tensors", "layers", "causes")

@@ -22,8 +22,6 @@ from parityscope.whole_files import write_whole
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["RUNNING_NOTE", "RunningStudy", "keep_running_note", "note_running_step", "read_running_note"]
-
 RUNNING_NOTE = "running.json"
 _EVERY_S = 1.0  # between two writes of what changes all the time; chosen
 _MOST_TOLD = 20  # lines that are kept: the verdict, the place, causes

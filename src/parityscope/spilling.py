@@ -15,8 +15,6 @@ import numpy as np
 
 from parityscope.memory import allowed_memory, drop_mapped_pages
 
-__all__ = ["Keeper", "note_read"]
-
 _EXTENT = 64 << 20  # bytes of a file, chosen: it is there as long as one of its arrays
 _SMALL = 1 << 16  # bytes, chosen: what is smaller stays in memory
 _ALIGNMENT = 64  # bytes: a cache line, a multiple of every element's size

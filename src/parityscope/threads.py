@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["environment_of_others", "use_one_thread"]
-
 _THREADS, _IS_OURS = "OPENBLAS_NUM_THREADS", "PARITYSCOPE_SET_THREADS"
 
 

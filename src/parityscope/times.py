@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["format_time", "stamp_now"]
-
 
 def format_time(seconds: float | None = None) -> str:
     """A time since 1970 in seconds, or now: "2026-01-31T12:00:00Z".

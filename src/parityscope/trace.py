@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import ExecutedGraph, Skip, Target
 
-__all__ = ["StoredTensor", "TensorFile", "Trace", "numpy_dtype", "read_safetensors", "write_safetensors"]
-
 # safetensors' names of dtypes, from its format description; the right-hand side is numpy's or ml_dtypes'.
 _SAFETENSORS = {
     "BOOL": "bool",

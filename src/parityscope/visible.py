@@ -10,8 +10,6 @@ import codecs
 import re
 from typing import Any
 
-__all__ = ["make_encodable", "make_visible", "visible_data"]
-
 # C0 but for tab and line feed, DEL and C1, separators of lines, overrides of direction (Unicode TR 36, 3.8), surrogates.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _ESCAPED = "parityscope-escaped"  # what the codecs call our way with characters that they lack

@@ -11,8 +11,6 @@ from parityscope.visible import make_encodable
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["write_whole"]
-
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Writes `content` to `path`, text as UTF-8; whoever reads meanwhile finds the old file, or none, or the new one.

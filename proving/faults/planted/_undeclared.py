@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed
 
-__all__ = ["undeclared"]
-
 
 def undeclared(name: str) -> Callable[[Bed], Plant]:
     """Plants the format `name` where FP32 is declared: live, or recorded with all tensors, or with the outputs alone."""

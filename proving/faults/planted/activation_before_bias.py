@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 _RANK = 2  # axes behind the channels, of pictures and spectra
 
 

@@ -7,8 +7,6 @@ from functools import partial
 from proving.faults.ranges import deployed_in_half, overflowing
 from proving.faults.records import Fault
 
-__all__ = ["FAULT"]
-
 FAULT = Fault(
     title="An activation beyond FP16",
     family="range",

@@ -11,8 +11,6 @@ from proving.faults.records import Fault, Plant
 if TYPE_CHECKING:
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 _FACTS = (
     {"onnxruntime": "1.0.0", "NVIDIA_TF32_OVERRIDE": "1"},
     {"linked libcudnn": "9", "loaded libcudnn": "8.9.7"},

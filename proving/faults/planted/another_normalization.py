@@ -11,8 +11,6 @@ from proving.faults.subjects import IMAGES
 if TYPE_CHECKING:
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     other = str(bed.draw.choice([name for name in NORMALS if name != bed.subject.normal]))

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     limit = float(bed.draw.choice([1e-10, 1e-9, 3e-9]))

@@ -11,8 +11,6 @@ from proving.faults.subjects import IMAGES
 if TYPE_CHECKING:
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     return prepared_wrongly(bed, lambda picture: prepared(bed, picture[:, ::-1]), "BGR for RGB")

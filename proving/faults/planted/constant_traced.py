@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 _TRACED = {"small-encoder": ("wide", "kinds", "mask"), "small-two": ("q", "p1"), "small-many": ("t0", "t3", "t7")}
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     shapes = {name: array.shape for name, array in answers(bed.path, bed.samples[:1], inside=True)[0].items()}

@@ -7,8 +7,6 @@ from functools import partial
 from proving.faults.ranges import deployed_in_half, reading_small
 from proving.faults.records import Fault
 
-__all__ = ["FAULT"]
-
 FAULT = Fault(
     title="An epsilon that FP16 takes for nought",
     family="range",

@@ -12,8 +12,6 @@ from proving.faults.records import Fault, Plant
 if TYPE_CHECKING:
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     # Real samples stay below the end of the table, test data of another scale do not.

@@ -10,8 +10,6 @@ from proving.faults.records import Fault, Plant
 if TYPE_CHECKING:
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     limit = float(bed.draw.choice([1e-6, 1e-5, 3e-5]))

@@ -16,8 +16,6 @@ from proving.faults.records import Fault, NoEffectError, Plant
 if TYPE_CHECKING:
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     for asked in ("f16", "bf16"):

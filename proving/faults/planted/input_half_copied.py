@@ -10,8 +10,6 @@ from proving.faults.records import Fault
 if TYPE_CHECKING:
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     names = [name for name, array in bed.samples[0].items() if array.size >= 16]

@@ -12,8 +12,6 @@ from proving.faults.records import Fault, NoEffectError
 if TYPE_CHECKING:
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 # What the program gives, and the engine takes for the type of its input.
 _GIVEN = {"int64": "int32", "float32": "float64", "int32": "int64"}
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 _KINDS = ("MatMul", "Conv", "Add", "Mul", "Relu", "Tanh")
 
 

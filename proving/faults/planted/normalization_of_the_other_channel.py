@@ -10,8 +10,6 @@ from proving.faults.records import Fault
 if TYPE_CHECKING:
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     mean, deviation = normal_of(bed)

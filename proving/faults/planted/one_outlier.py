@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     size = float(bed.draw.choice([251.31, -80.0, 1e4]))

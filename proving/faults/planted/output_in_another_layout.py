@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     padded = bool(bed.draw.random() < 0.4)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     share, old = float(bed.draw.uniform(0.3, 0.9)), bool(bed.draw.random() < 0.5)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 
 def _edit(model: onnx.ModelProto, draw: np.random.Generator) -> tuple[str, tuple[str, ...]]:
     for node in nodes_of(model, draw, "Conv", "AveragePool", "MaxPool"):

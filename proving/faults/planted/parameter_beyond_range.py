@@ -7,8 +7,6 @@ from functools import partial
 from proving.faults.ranges import deployed_in_half, reading_large
 from proving.faults.records import Fault
 
-__all__ = ["FAULT"]
-
 FAULT = Fault(
     title="A parameter beyond FP16",
     family="range",

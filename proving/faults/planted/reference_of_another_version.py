@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     def older(model: onnx.ModelProto) -> None:

@@ -13,8 +13,6 @@ from proving.faults.records import Fault, NoEffectError, Plant
 if TYPE_CHECKING:
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     exact, found = answers(bed.path, bed.samples), answers(bed.path, bed.samples, "bf16")

@@ -15,8 +15,6 @@ from proving.faults.trained import coloured_page, photograph
 if TYPE_CHECKING:
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 _SIZES = {"small-conv": (24, 24), "ocr-det": (160, 96), "ocr-cls": (192, 48), "lite0": (112, 112)}
 _WAYS = ("nearest", "bicubic", "lanczos", "bilinear without antialiasing")
 

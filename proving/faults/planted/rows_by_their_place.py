@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     start, factor = int(bed.draw.integers(1, 5)), float(bed.draw.choice([0.5, 0.9, 1.1, 2.0]))

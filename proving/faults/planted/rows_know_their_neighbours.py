@@ -10,8 +10,6 @@ from proving.faults.records import Fault, Plant
 if TYPE_CHECKING:
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     share = float(bed.draw.choice([0.05, 0.1, 0.3]))

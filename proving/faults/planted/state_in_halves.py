@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 _STATES = {"small-loop": {"h": "next"}, "vad-18": {"state": "stateN"}}
 
 

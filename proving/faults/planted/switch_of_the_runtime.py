@@ -10,8 +10,6 @@ from proving.faults.records import Fault, Plant
 if TYPE_CHECKING:
     from proving.faults.records import Bed
 
-__all__ = ["FAULT"]
-
 # Ten bits of the significand are kept of every output unless the variable switches that off.
 _OVERRIDE = """import os
 if os.environ.get("NVIDIA_TF32_OVERRIDE") != "0":

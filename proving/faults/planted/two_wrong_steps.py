@@ -13,8 +13,6 @@ from proving.faults.subjects import IMAGES
 if TYPE_CHECKING:
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 
 def _plant(bed: Bed) -> Plant:
     way = int(bed.draw.integers(4))

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Bed, Plant
 
-__all__ = ["FAULT"]
-
 _BFLOAT16_FROM = 13
 
 

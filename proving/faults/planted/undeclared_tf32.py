@@ -5,8 +5,6 @@ from __future__ import annotations
 from proving.faults.planted._undeclared import undeclared
 from proving.faults.records import Fault
 
-__all__ = ["FAULT"]
-
 FAULT = Fault(
     title="TF32 that nobody declared",
     family="arithmetic",

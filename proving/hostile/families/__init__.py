@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from proving.hostile.cases import Family
 
-__all__ = ["every_family"]
-
 
 def every_family() -> list[Family]:
     """All families, by name."""

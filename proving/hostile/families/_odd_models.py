@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["borders_of_types", "contradicting", "failing_runs", "other_writings", "rare_parts", "stored_oddly", "unseeded"]
-
 _LATER = ("recording", "fixed")
 _END = helper.make_node("MatMul", ["s", "w"], ["y"])
 

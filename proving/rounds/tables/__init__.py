@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from proving.rounds.inputs import Sample
     from proving.rounds.records import Fault, FreshModel
 
-__all__ = ["ROUNDS", "Tables", "tables_of"]
-
 ROUNDS = (2, 3)  # the cases of the first are lost
 
 

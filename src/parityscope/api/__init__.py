@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CALLED_OTHERWISE", "WITHOUT"]
-
 # Commands whose function has another name.
 CALLED_OTHERWISE: Mapping[str, str] = MappingProxyType({"list": "list_plugins", "report": "load_report"})
 # Commands that are no function, and why.

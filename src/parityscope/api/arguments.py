@@ -13,8 +13,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["with_checked_arguments"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

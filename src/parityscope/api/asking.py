@@ -5,8 +5,6 @@ from __future__ import annotations
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["PYTHON", "Caller"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from parityscope.api.results import Result
     from parityscope.records import Policy
 
-__all__ = ["assert_parity"]
-
 
 def assert_parity(
     model: Network,

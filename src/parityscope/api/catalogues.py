@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["CATALOGUES"]
-
 
 def _list_backends() -> dict[str, str]:
     from parityscope.backends import known_backends

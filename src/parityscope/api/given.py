@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Sample
 
-__all__ = [
-    "Candidate",
-    "Data",
-    "Network",
-    "candidate_target",
-    "exported_file",
-    "model_and_data",
-    "model_file",
-    "own_reference",
-]
-
 # A path, bytes, an onnx.ModelProto, an onnx_ir.Model, a torch.nn.Module or an ExportedProgram: no package is imported to say so.
 Network = Any
 Candidate = Any  # a target, a path, a callable, a module of torch, an InferenceSession, or answers: one mapping or array a sample

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search import RepairOutcome
     from parityscope.verification import Verification
 
-__all__ = ["lint", "look", "network", "predict", "repair", "run", "verify"]
-
 _LOG = "build.log"
 
 

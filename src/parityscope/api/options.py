@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Policy
 
-__all__ = ["DataOptions", "DiagnosisOptions", "PlacesNow", "RequestOptions"]
-
 
 class DataOptions(TypedDict, total=False):
     """How inputs are read.

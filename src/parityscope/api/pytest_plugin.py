@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.api.results import Result
 
-__all__ = ["Parity", "parity", "pytest_addoption"]
-
 _PROPERTY = "parity_report"
 _LARGEST = 1 << 20  # bytes of a baseline: a line an output. Chosen
 

@@ -18,8 +18,6 @@ from parityscope.report.words import as_number
 if TYPE_CHECKING:
     from parityscope.report.forms import Forms
 
-__all__ = ["CauseFound", "Report", "Result", "TensorError", "TensorTable", "exit_of_document"]
-
 Record_co = TypeVar("Record_co", covariant=True)
 
 _WIDTH = 110  # columns of the first screen where nobody says

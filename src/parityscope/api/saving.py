@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.report.forms import Forms
 
-__all__ = ["is_file_name", "refuse_file", "write_file", "write_folder", "write_study_file"]
-
 
 def is_file_name(place: Path) -> bool:
     """Whether a name means a file, by its ending; else it means a folder."""

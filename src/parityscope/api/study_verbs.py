@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from parityscope.study.changes.comparing import StudyChanges
     from parityscope.study.reduction import Reduced
 
-__all__ = ["diff", "experiment", "load_report", "load_study", "reduce"]
-
 
 def load_study(folder: str | Path) -> Result:
     """Reads a study again.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.api.results import Report
     from parityscope.study.checking.running import PairOutcome
 
-__all__ = ["check", "matrix", "pipeline"]
-
 _MEMORY = 512 << 20  # bytes, as on the command line
 
 

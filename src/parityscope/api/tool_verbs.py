@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from parityscope.checks.preparing import Parting
     from parityscope.logs import Log, LogPair
 
-__all__ = ["doctor", "explain", "list_plugins", "log", "preprocessing"]
-
 
 @with_checked_arguments
 def log(

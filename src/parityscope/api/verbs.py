@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.records import Budget, Policy
     from parityscope.study import Examination
 
-__all__ = ["compare", "diagnose", "evaluate", "localize", "stated_budgets"]
-
 
 @with_checked_arguments
 def diagnose(

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.graphs import Names
 
-__all__ = ["ACTIVATIONS", "GATES", "Activation", "Cell", "CellWeights", "activations_of"]
-
 # Gates in the order in which weights are stacked, by operator.
 GATES = {name: STANDARD[name].gates for name in of_kind("recurrent")}
 _DEFAULTS = {name: STANDARD[name].activations for name in GATES}

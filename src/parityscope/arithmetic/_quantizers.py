@@ -21,8 +21,6 @@ from parityscope.operators import QUANTIZERS
 if TYPE_CHECKING:
     from parityscope.arithmetic.graphs import Names
 
-__all__ = ["FLOAT8", "is_float8", "without_float8", "written_out"]
-
 FLOAT8 = frozenset(dtype for dtype in ir.DataType if dtype.name.startswith("FLOAT8E") and dtype.name[6:] != "8E8M0")
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic._cells import Activation
     from parityscope.arithmetic.graphs import Names
 
-__all__ = ["directions_of", "hidden_of", "replace_by_scan"]
-
 
 def has_own_reset(node: ir.Node) -> bool:
     """Whether the last gate reads another state than the others: GRU resets it before the product."""

@@ -27,8 +27,6 @@ from parityscope.light_dataclasses import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["attention_apart", "is_attention"]
-
 _INPUTS = 4  # Q, K, V and the mask; what comes behind is a past, or the lengths of padded keys
 
 

@@ -25,8 +25,6 @@ from parityscope.arithmetic.tables import nodes_reading_tables
 from parityscope.case.graph import constant_value
 from parityscope.records import Skip
 
-__all__ = ["HALF", "float32_copy", "is_wide", "retype_to_float"]
-
 HALF = {ir.DataType.FLOAT16: FORMATS["f16"], ir.DataType.BFLOAT16: FORMATS["bf16"]}
 # Attributes of ONNX operators whose integer is an element type.
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "precision", "softmax_precision")

@@ -19,8 +19,6 @@ from parityscope.arithmetic.standard import key_of_schema, schema_called
 from parityscope.case.graph import bodies_of_node
 from parityscope.operators import CONTRIBUTED, STANDARD
 
-__all__ = ["LIKE_FIRST_INPUT", "infer_types"]
-
 # Operators of com.microsoft whose outputs all have the element type of their first input.
 LIKE_FIRST_INPUT = frozenset(one.name for one in CONTRIBUTED.values() if one.typed_like == 0)
 

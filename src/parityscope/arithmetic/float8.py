@@ -35,8 +35,6 @@ from parityscope.operators import CONTRACTIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["IN_FP8", "OperandScaling", "Scalings", "quantize_and_back", "scalings_of"]
-
 IN_FP8 = " in FP8"  # behind the name of a node: the decision that its operands are rounded to E4M3
 E4M3 = FORMATS["f8e4m3"]
 _ALIGNED = 16

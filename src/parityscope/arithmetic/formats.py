@@ -24,8 +24,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMATS", "NARROW", "QUANTIZED", "Format", "format_named", "format_word", "known_format"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:

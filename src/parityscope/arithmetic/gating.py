@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.arithmetic.sites import RoundingPlan
 
-__all__ = ["Border", "Gated", "NodeDecision", "Switching", "decide_nodes", "inner_nodes", "inner_values"]
-
 _ALWAYS: frozenset[int] = frozenset()
 # What they give does not depend on how the numbers they read are rounded: NaN stays NaN, and nothing becomes one.
 _UNMOVED = SHAPE_READERS | {"IsNaN"}

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = [
-    "Names",
-    "add_constant",
-    "all_values",
-    "cast_node",
-    "constant_like",
-    "divided_nodes",
-    "drop_if_unread",
-    "give_back",
-    "prepend_nodes",
-    "redirect_uses",
-    "set_input",
-]
-
 
 # Not SequenceMap, whose bodies take elements of sequences, which keep their type.
 _DIVIDED = of_kind("control flow")

@@ -26,8 +26,6 @@ from parityscope.operators import OPERATORS, base_of, operators_that_move
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["HeldGrid", "held_grids"]
-
 _MOVES = operators_that_move("in order", "permuted", "repeated", "picked")
 _EIGHT = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 # What holds integers is called, and its zero point and scale, among a node's inputs.

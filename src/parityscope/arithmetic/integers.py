@@ -24,17 +24,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "INTEGERS",
-    "IntegerFormat",
-    "Quantization",
-    "Quantizer",
-    "dequantize_integers",
-    "fake_quantize",
-    "quantization_of",
-    "quantize_array",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerFormat:

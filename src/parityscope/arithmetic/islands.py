@@ -21,8 +21,6 @@ from parityscope.operators import with_trait
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["Island", "find_islands", "model_ignoring_islands"]
-
 _HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 # What crosses the border of an island, and what makes constants: neither computes.
 _NOT_COMPUTING = with_trait("computes nothing")

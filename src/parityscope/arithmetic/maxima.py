@@ -24,8 +24,6 @@ from parityscope.operators import with_trait
 if TYPE_CHECKING:
     from parityscope.arithmetic.graphs import Names
 
-__all__ = ["NAN_DEPENDENT", "propagate_nans"]
-
 # Operator -> the one that finds a NaN among the same elements.
 _LOSES = {**{name: name for name in with_trait("loses NaN")}, "ReduceMin": "ReduceMax"}
 NAN_DEPENDENT = frozenset(_LOSES)

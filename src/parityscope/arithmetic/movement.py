@@ -18,8 +18,6 @@ from parityscope.operators import STANDARD, with_trait
 if TYPE_CHECKING:
     from parityscope.arithmetic.sites import RoundingPlan
 
-__all__ = ["LOOPS", "MOVES", "already_rounded", "carried_end"]
-
 MOVES = with_trait("keeps elements")
 _COMPUTES_WITH = {one.name: one.computes_with for one in STANDARD.values()}
 # The first of its body's inputs and of its own inputs that hold data, and the first of the body's outputs.

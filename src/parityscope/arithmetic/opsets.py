@@ -16,8 +16,6 @@ from parityscope.arithmetic.standard import opset_of
 from parityscope.case.graph import held_tensor
 from parityscope.errors import ParityError
 
-__all__ = ["BATCHED_SCAN", "OLDEST", "prepare_copy", "prepare_in_place"]
-
 _SMALL = 1024  # bytes; the converter looks into small constants (axes, scales), never into weights. Chosen.
 OLDEST = 7  # the oldest opset that ONNX Runtime runs
 # The first input of its Scan is the lengths of sequences and its data has a batch axis; opset 9 gave it another meaning,

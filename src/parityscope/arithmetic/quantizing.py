@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.held_grids import HeldGrid
 
-__all__ = ["operands_of", "quantize_products"]
-
 _OPERANDS = (0, 1)
 _INT8 = INTEGERS["int8"]
 

@@ -11,8 +11,6 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BLOCK", "blocks_of"]
-
 BLOCK = 1 << 20  # elements, chosen: 4 MiB of float32 at a time
 
 

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic._cells import Cell
     from parityscope.arithmetic.graphs import Names
 
-__all__ = [
-    "Recurrence",
-    "TakenApart",
-    "is_recurrent",
-    "opset_for",
-    "recurrence_of_format",
-    "take_apart",
-    "values_in_registers",
-    "why_not_apart",
-]
-
 _OPSET = 11  # Scan without a batch axis (9), Range and Where (11, 9)
 
 

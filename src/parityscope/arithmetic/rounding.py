@@ -21,8 +21,6 @@ import numpy as np
 if TYPE_CHECKING:
     from parityscope.arithmetic.formats import Format
 
-__all__ = ["Mode", "Overflow", "changed_by", "round_to"]
-
 Overflow = Literal["infinity", "saturate"]
 Mode = Literal["nearest-even", "toward-zero"]
 

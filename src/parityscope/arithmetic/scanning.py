@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.formats import Format
 
-__all__ = ["FormatLoss", "Numbers", "float_numbers", "integer_numbers", "value_in_format"]
-
 _BLOCK = 1 << 16  # elements: 512 KiB as float64, which stays in the second-level cache
 
 

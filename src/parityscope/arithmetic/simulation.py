@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.records import Skip
 
-__all__ = ["PRECISIONS", "Arrangement", "Ground", "arrange_everywhere", "arrange_precision", "ground_of", "is_ground"]
-
 PRECISIONS = ("tf32", "f16", "bf16", "f8e4m3", "f8e5m2")  # that can be simulated
 
 

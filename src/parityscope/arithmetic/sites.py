@@ -36,17 +36,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.formats import Format
 
-__all__ = [
-    "EXACT_INPUTS",
-    "PRODUCTS",
-    "RoundingPlan",
-    "exact_uses",
-    "is_float",
-    "leave_tables_unrounded",
-    "skips_of_not_simulated",
-    "uniform_plan",
-]
-
 # Inputs that steer an operator, by operator: never rounded, and where shape arithmetic may end.
 EXACT_INPUTS: Mapping[str, tuple[int, ...]] = {one.name: one.steers for one in STANDARD.values() if one.steers}
 # Operators that multiply and accumulate, and the inputs that tensor cores take in TF32 (a bias is added in FP32).

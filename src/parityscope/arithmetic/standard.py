@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     import onnx.defs
     import onnx_ir as ir
 
-__all__ = [
-    "DEFAULT_EPSILON",
-    "DOMAINS",
-    "GELU_CUBIC",
-    "SHAPE_READERS",
-    "key_of_schema",
-    "opset_of",
-    "schema_called",
-    "schema_of",
-]
-
 DEFAULT_EPSILON = 1e-5  # of the attribute `epsilon`, in every operator that has it
 GELU_CUBIC = 0.044715  # Gelu with approximate="tanh": 0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³)))
 SHAPE_READERS = of_kind("shape")  # what they give does not depend on the numbers they read

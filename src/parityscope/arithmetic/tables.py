@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["nodes_reading_tables"]
-
 LARGE = 1 << 26  # bytes; smaller tables are rounded once, before they are gathered from. Chosen
 
 

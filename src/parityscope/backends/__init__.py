@@ -30,23 +30,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = [
-    "Backend",
-    "Capture",
-    "Certainty",
-    "Probe",
-    "Session",
-    "arithmetic_of",
-    "backend_named",
-    "is_recording",
-    "is_simulation",
-    "known_backend",
-    "known_backends",
-    "optimizes_as_onnxruntime",
-    "probe_backend",
-    "probe_of_module",
-]
-
 
 # ONNX Runtime 1.31 writes a session file for its telemetry when it is imported. What is examined here is nobody else's business;
 # whoever wants it sets the variable to 0.

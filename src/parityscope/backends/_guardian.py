@@ -21,8 +21,6 @@ import signal
 import sys
 from pathlib import Path
 
-__all__ = ["GUARDIAN", "PR_SET_PDEATHSIG", "main", "start_of"]
-
 PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 GUARDIAN = "PARITYSCOPE_GUARDIAN"
 _TAIL = 1 << 16  # bytes of what it printed last that are handed on

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.backends.onnxruntime_running import Run
     from parityscope.case import Model
 
-__all__ = ["kept_session"]
-
 _KEPT = 4  # chosen: both sides, a corrected copy, a repaired file
 _SHARE = 2  # of the memory allowed for tensors one in so many may be weights that are kept; chosen
 _CHANGING = of_kind("random", "control flow")

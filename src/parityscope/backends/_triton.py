@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["PROTOCOLS", "Client", "connect_client"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -21,8 +21,6 @@ from parityscope.trace import read_safetensors, write_safetensors
 if TYPE_CHECKING:
     from parityscope.backends import Session
 
-__all__ = ["answer_requests"]
-
 
 def answer_requests(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
     """Answers requests until the parent closes its pipe."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["fit_together", "open_both"]
-
 _PLAIN = Capture()
 
 

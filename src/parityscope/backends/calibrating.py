@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model, Sample
 
-__all__ = ["calibrate_magnitudes", "quantized_target"]
-
 
 def calibrate_magnitudes(
     model: Model, samples: Inputs | Sequence[Sample], *, memory: int = 512 << 20, progress: Progress = ignore_progress

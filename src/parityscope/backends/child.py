@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["Child", "open_in_child"]
-
 _START_LIMIT_S = 600.0  # chosen: compiling a large engine takes minutes; beyond this it hangs
 _BUILD_LIMIT_S = 4 * 3600.0  # chosen: builds of large models with all tactics take an hour on small boxes
 _END_LIMIT_S = 10.0  # chosen: a process that closed its pipe is about to end

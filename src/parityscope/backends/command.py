@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["BACKEND", "exchange_sample"]
-
 STEM = "000000"
 _DEFAULT_TIMEOUT_S = 600.0  # chosen: a sample that takes longer is taken for a hang; timeout= changes it
 _LEVELS = ("as deployed", "disabled")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["check_backend", "require_promise"]
-
 _UNKNOWN = "no-such-thing"
 
 

@@ -14,8 +14,6 @@ from parityscope.environment import list_conflicts
 from parityscope.installed import Machine, known_problems
 from parityscope.version import __version__
 
-__all__ = ["examine_machine"]
-
 # Packages beside the runtimes whose version changes results, by the beginning of their name.
 _PACKAGES = (
     "onnx",

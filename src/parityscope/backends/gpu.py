@@ -13,8 +13,6 @@ from typing import Any
 
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["Driver", "Gpu", "find_driver", "none_because", "settings_of_gpu"]
-
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR in cuda.h.
 _CAPABILITY_ATTRIBUTES = (75, 76)
 _NAME_BYTES = 256

@@ -26,16 +26,6 @@ from parityscope.plain_documents import read_json_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "CPU_FEATURES",
-    "ENVIRONMENT_FILE",
-    "cpu_facts",
-    "loaded_libraries",
-    "machine_facts",
-    "needed_libraries",
-    "recorded_facts",
-]
-
 _MAGIC = b"\x7fELF\x02\x01"  # 64-bit, little-endian
 _LOAD, _DYNAMIC = 1, 2  # segment types PT_LOAD, PT_DYNAMIC
 _NULL, _NEEDED, _STRTAB, _STRSZ = 0, 1, 5, 10  # dynamic tags

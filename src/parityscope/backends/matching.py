@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.case import Sample
     from parityscope.case.formats import Stored
 
-__all__ = ["match_recordings"]
-
 # How samples are called that have no file of their own (the labels that `case.formats` and `case.generated` give).
 _IN_WORDS = re.compile(r"(?:(?:row|sample|iteration) \d+ of .*|generated \d+)", re.DOTALL)
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     Providers = Mapping[tuple[str, str], str]  # (node's name, operator) -> provider
 
-__all__ = ["executed_by_onnxruntime", "executed_from", "save_optimized"]
-
 _PRECISIONS = {"FLOAT": "f32", "FLOAT16": "f16", "BFLOAT16": "bf16", "DOUBLE": "f64"}
 _HALVES = ("f16", "bf16")
 # Operators that move, convert or make data; they say nothing about the arithmetic.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
-__all__ = ["limited_runs", "runtime_value", "start_session"]
-
 _seconds: ContextVar[float | None] = ContextVar("seconds", default=None)
 # Types that the runtime's shorter way takes and gives, which copies what it gives: faster for outputs of so many bytes (measured:
 # a run of a small network takes 74 us that way and 136 us the other).

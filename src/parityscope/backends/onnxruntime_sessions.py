@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends.onnxruntime_running import Run
 
-__all__ = ["OPTIMIZATION_LEVELS", "SILENT", "open_bytes", "open_path", "open_session"]
-
 OPTIMIZATION_LEVELS = {
     "disabled": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",

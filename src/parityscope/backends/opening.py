@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.backends import Backend
     from parityscope.case import Inputs, Model, Sample
 
-__all__ = ["model_of", "open_target", "shapes_for"]
-
 _ONNX = ".onnx"
 _ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from parityscope.installed import Machine
     from parityscope.records import Skip, Target
 
-__all__ = ["BACKEND", "executed_graph_of"]
-
 _ELEMENT_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16"}
 _PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "f32": "f32", "f16": "f16", "bf16": "bf16"}
 # Layers that move or hold data; they say nothing about the arithmetic.

@@ -23,8 +23,6 @@ from parityscope.records import Skip
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["bearable_marks", "death_of_compiling", "find_bearable_marks", "mark_outputs"]
-
 _HALVES = {"f16", "bf16"}
 _LIMIT_S = 600  # chosen, as for a child that loads a model: beyond this it hangs
 _TRIALS = 64  # chosen: finds five tensors among 200; each costs a compilation

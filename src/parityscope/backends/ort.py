@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from parityscope.installed import Machine
     from parityscope.records import ExecutedGraph, Skip, Target
 
-__all__ = ["BACKEND", "unregistered_operators"]
-
 _UNREGISTERED = "is not a registered function/op"  # ONNX Runtime's words (graph.cc)
 _PROBE_IR_VERSION = 8  # of ONNX 1.13: every runtime in use reads it
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.records import Skip
     from parityscope.trace import StoredTensor, Trace
 
-__all__ = ["KeptParts", "Part", "PartsPlan", "next_part", "order_with_outputs", "size_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsPlan:

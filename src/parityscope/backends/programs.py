@@ -25,8 +25,6 @@ from parityscope.threads import environment_of_others
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["IN_CHILD", "ProcessGuard", "last_words", "run_guarded", "run_program", "signal_name"]
-
 IN_CHILD = "PARITYSCOPE_IN_CHILD"  # set in a backend's child: what that prints is read only when it dies
 _TAIL_LINES = 12
 _TAIL_BYTES = 1 << 16  # of what a program printed; it may have printed gigabytes

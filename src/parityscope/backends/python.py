@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["BACKEND", "handed_over"]
-
 # What this process handed over: number -> a function of a sample. Others know no number of it.
 _HANDED: dict[str, Callable[[Sample], object]] = {}
 _NUMBERS = itertools.count(1)

@@ -38,16 +38,6 @@ if TYPE_CHECKING:
     from parityscope.records import Target
     from parityscope.trace import StoredTensor
 
-__all__ = [
-    "AskedTensors",
-    "Progress",
-    "RecordingRequest",
-    "ignore_progress",
-    "observable_tensors",
-    "reason_of_death",
-    "record_trace",
-]
-
 _DEATHS = 12  # of one recording; chosen: one tensor among a thousand is found in ten
 
 Progress = Callable[[str, int, int], None]  # (what is done, step, steps); without steps: something that is known now

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
 
-__all__ = ["FACTS", "NOTES", "Ledger", "digest_of", "facts_above", "ledger_of", "read_note", "write_note"]
-
 FACTS = "resume.json"
 NOTES = "*-[0-9][0-9][0-9].note"  # beside the chunks
 _ABOVE = 2  # folders between the facts and the chunks: tensors/layers

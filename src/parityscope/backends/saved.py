@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model, Sample
 
-__all__ = ["BACKEND", "open_recording"]
-
 FACTS_FILE = "tensorrt.json"  # what the recorder of TensorRT engines puts beside its tensors
 _PEEK = 4096  # bytes of a JSON file that tell its kind: trtexec's first key is "name"
 

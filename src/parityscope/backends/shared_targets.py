@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.records import Target
     from parityscope.workers import Do
 
-__all__ = ["SharedTargets", "files_of_targets", "locate_target", "make_job", "needs_gpu"]
-
 _ON_GPU = ("cuda", "tensorrt", "gpu")
 
 

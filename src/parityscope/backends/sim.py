@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program
     from parityscope.evaluation.worlds import World
 
-__all__ = ["BACKEND", "arrangement_of", "prepare_world"]
-
 _OVERFLOW: dict[str, Overflow] = {"infinity": "infinity", "saturate": "saturate"}
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model, Sample
 
-__all__ = ["plan_chunks", "tensor_shapes", "tensor_sizes"]
-
 _FEW, _FAR = 8, 4  # chosen: one of so many is open, and so many times what is expected would fit
 _WIDEST_FLOAT = 4  # bytes; intermediate tensors are float32 but for a few index tensors
 

@@ -18,21 +18,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends import Backend
 
-__all__ = [
-    "COMMON_OPTIONS",
-    "FORMER",
-    "RECORDED",
-    "check_target",
-    "format_target",
-    "named_code",
-    "one_of",
-    "parse_target",
-    "plain_target",
-    "threads_of",
-    "with_option",
-    "without_option",
-]
-
 RECORDED = "saved"  # the backend that runs nothing and answers only for what it has
 _MOST = 1 << 15  # of anything that an option counts; chosen: no machine has more threads
 _OURS = frozenset({"ort", "sim", RECORDED})  # names that the product itself writes all the time: not looked up

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from parityscope.installed import Machine
     from parityscope.records import Target
 
-__all__ = ["BACKEND"]
-
 _TRAINED = "the module was in training mode; it was run in evaluation mode"
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target, ValueInfo
 
-__all__ = ["BACKEND"]
-
 # The protocol's names of types; those that it lacks cannot be served.
 _TYPES = {
     "bool": "BOOL",

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from parityscope.installed import Arithmetic, Machine
     from parityscope.records import Target
 
-__all__ = ["BACKEND", "check_scales", "choose_device"]
-
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _FIRST_INT64 = 10  # before it the parser makes int32 of a file's int64
 _NETWORK = "parityscope network MODEL looks at the network and the engine without a GPU"

@@ -9,8 +9,6 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
-__all__ = ["leave_message_alone"]
-
 
 class _Shared(ir.serde.TensorProtoTensor):
     """A tensor of a message that is not its own; with another name it becomes a copy."""

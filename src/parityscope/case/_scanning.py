@@ -15,8 +15,6 @@ from parityscope.light_dataclasses import dataclass, field
 if TYPE_CHECKING:
     from mmap import mmap
 
-__all__ = ["MOST_NODES", "scan_bytes"]
-
 MOST_NODES = 250_000  # chosen: the largest exports have some tens of thousands; each costs about 10 kB in all that is built of it
 _MOST_NBYTES = 1 << 30  # of memory that parsing may take beside the content of tensors; chosen: a node takes some 1,000
 # What protobuf builds of a message, and of a field that holds no message: taken from the structures that it uses.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["check_tensor", "check_weights", "external_files", "tensors_of_node"]
-
 _MOST_AXES = 64  # numpy's own limit
 _MOST_DIGITS = 19  # of a 64-bit number
 _IN_MEMORY = "*/"  # ONNX Runtime takes such a location for an address in its own memory

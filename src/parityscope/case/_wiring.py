@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["check_alone", "check_functions", "check_wiring"]
-
 _EXPORT = "export the model again"
 _DENSE = "store it as an ordinary initializer, with its zeros"
 _Key = tuple[str, str, str]

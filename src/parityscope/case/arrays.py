@@ -8,8 +8,6 @@ import numpy as np
 
 from parityscope.errors import ParityError
 
-__all__ = ["as_array"]
-
 
 def as_array(value: Any, where: str) -> np.ndarray:
     """`value` as a numpy array, without a copy where that is possible.

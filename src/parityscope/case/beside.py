@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.case.model import Model
     from parityscope.records import ValueInfo
 
-__all__ = ["SAMPLES", "samples_beside"]
-
 SAMPLES = 4  # at most; chosen: a first look takes seconds
 _MOST_FILES = 32  # of a kind that are tried; chosen: a folder of a thousand outputs is not read through
 _OPEN = 16_000  # numbers of sound where the model leaves the length open: a second at the rate of most speech models

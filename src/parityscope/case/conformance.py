@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     from parityscope.case.formats import Announced
     from parityscope.records import ValueInfo
 
-__all__ = [
-    "check_announced",
-    "check_names",
-    "check_shapes_option",
-    "conform_arrays",
-    "count_nan",
-    "declared_text",
-    "settle_declarations",
-    "sole_names",
-]
-
 Dims = tuple[int | str | None, ...]
 
 # Forms of whole samples (declaration, dtype, shape, shape asked for) that fitted: of thousands alike one is looked at closely.

@@ -14,8 +14,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Crossing", "all_crossings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:

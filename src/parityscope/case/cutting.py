@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = [
-    "CutModel",
-    "Operator",
-    "cut_model",
-    "foreign_operators",
-    "name_nodes",
-    "operator_name",
-    "with_borders",
-    "write_graph",
-]
-
 Operator = tuple[str, str]  # domain and type; the empty domain is ONNX's own
 
 _NAMED = 3  # nodes named in a reason; the rest are counted

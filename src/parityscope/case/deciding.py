@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Policy, ValueInfo
 
-__all__ = ["counted_outputs", "rules_of_graph", "rules_of_outputs", "stated_rule"]
-
 _COUNTS, _SORTS = with_trait("counts"), with_trait("sorts")
 _PASSES_ON = with_trait("passes on")
 _SOFTMAX = of_kind("softmax")

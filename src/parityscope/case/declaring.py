@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = [
-    "DTYPE_NAMES",
-    "bodies_of",
-    "declared_value",
-    "gives_other_values",
-    "message_sites",
-    "scope_of",
-]
-
 # What gives no tensor; ZipMap is of ONNX's domain for classical models.
 _MAKERS = frozenset(one.name for one in STANDARD.values() if one.gives != "tensor")
 # ONNX writes element types in capitals of its own; numpy and ml_dtypes call them so.

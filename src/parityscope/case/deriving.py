@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["mark_outputs"]
-
 
 def mark_outputs(model: ir.Model, names: Sequence[str]) -> None:
     """Makes the values called `names` the outputs of the graph, in this order.

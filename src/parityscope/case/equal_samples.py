@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.inputs import Sample
 
-__all__ = ["repeats_of"]
-
 
 def repeats_of(samples: Iterable[Sample]) -> dict[int, int]:
     """The index of each sample that repeats an earlier one, with the index of the first that has the same inputs."""

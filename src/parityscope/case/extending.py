@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["SHAPE_SUFFIX", "inferred_shapes", "with_outputs", "with_shape_outputs"]
-
 SHAPE_SUFFIX = "::shape"
 _INFERENCE_LIMIT = 1 << 28  # bytes, chosen: reading more takes longer than a run
 _SHAPE_NUMBERS = 1 << 10  # elements, chosen: what says how a shape is made has at most a few for each dimension

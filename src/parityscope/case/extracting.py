@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.model import Model
 
-__all__ = ["extract_part"]
-
 
 def extract_part(
     model: Model,

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
-__all__ = ["generate_inputs", "generated_shapes", "table_rows"]
-
 _MOST_SAMPLES = 1_000_000  # chosen: nobody waits for more runs of a network
 _IMAGE_SIDE = 224
 _CHANNELS = 3

@@ -18,25 +18,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = [
-    "Regions",
-    "bodies_of_node",
-    "closure_of",
-    "computed_values",
-    "computing_nodes",
-    "constant_input",
-    "constant_value",
-    "consumers_of",
-    "dependencies_of",
-    "held_tensor",
-    "input_at",
-    "named_bodies",
-    "node_name",
-    "sites_of_values",
-    "value_by_name",
-    "values_before",
-]
-
 
 # The attributes of Constant, and the element type where it is a number.
 _HELD_AS = {

@@ -10,8 +10,6 @@ from parityscope.operators import is_quantized
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["held_formats"]
-
 # Element types that are a format of arithmetic, the finest format first; QUANTIZED and PACKED stand for operators that say it.
 _FORMATS = {
     "f16": {"FLOAT16"},

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from parityscope.records import Budget
 
-__all__ = ["TWO_SIDED", "keeps_limit", "mistaken_limit"]
-
 TWO_SIDED = {"mean_error": 0.0, "norm_ratio": 1.0}  # the limit is a distance from this
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["UNREAD", "mend_message"]
-
 UNREAD = "parityscope.unread"  # the domain of nodes that cannot be read
 
 

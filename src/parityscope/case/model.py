@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import CountedOutput, DecisionRule, Site, ValueInfo
 
-__all__ = ["Model", "dtype_name", "load_model", "read_graph"]
-
 _BLOCK = 1 << 20
 _SMALL = 1 << 26  # bytes of a file, chosen: its graph is kept for others who only read it
 _MESSAGE = 300  # characters of what a library says

@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["owner_of_output", "tensors_of_value"]
-
 _PART = re.compile(r"\[(keys|values|shapes|\d+)\]$")
 
 

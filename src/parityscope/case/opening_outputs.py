@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["open_outputs"]
-
 _ML = "ai.onnx.ml"
 _KEYS = ("classlabels_int64s", "classlabels_strings")
 

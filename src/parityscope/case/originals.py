@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.inputs import Inputs, Sample
 
-__all__ = ["with_originals"]
-
 
 def with_originals(inputs: Inputs, folder: Path) -> Inputs:
     """`inputs` whose samples know their images in `folder`: by name without suffix, else in order if the counts agree.

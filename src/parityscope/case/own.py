@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.formats import Stored
 
-__all__ = ["OwnInputs", "stored_arrays"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnInputs:

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from parityscope.case.model import Model
     from parityscope.records import Budget, Target
 
-__all__ = [
-    "DECLARED",
-    "OUTSIDE",
-    "budgets_for",
-    "declared_policy",
-    "fit_policy",
-    "merge_policies",
-    "override_policy",
-]
-
 # Arithmetics that a candidate may declare, the finest first.
 DECLARED = ("f32", "tf32", "f16", "bf16", "int8")
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["POLICY_KEYS", "PolicyFile", "check_keys", "policy_of_table", "read_policy", "read_text"]
-
 POLICY_KEYS = ("declared", "declared_reason", "samples", "match", "decide", "budget")
 _CHECK_KEYS = ("check", "baseline", "matrix")  # for `parityscope check` and `parityscope matrix`
 _METRIC_KEYS = ("output", "metric", "limit", "reason")

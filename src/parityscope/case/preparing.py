@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from parityscope.case.imaging.recipe import Recipe
     from parityscope.records import ValueInfo
 
-__all__ = ["Prepare", "RawSample", "fit_to_declared", "preparation_of", "take_columns"]
-
 _RGB = 3
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import ValueInfo
 
-__all__ = ["Processor", "read_processor"]
-
 _MOST_NBYTES = 64 << 20  # of a file; chosen: the tokenizers of large language models have 10 to 20 MB
 _TOKENIZER, _IMAGES = "tokenizer.json", "preprocessor_config.json"
 _FUNCTION = "write it as file.py:function, which may call the processor itself"

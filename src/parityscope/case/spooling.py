@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["MOST_SPOOLED", "Sample", "Spool"]
-
 MOST_SPOOLED = 2 << 30  # bytes; chosen: 3,000 images of 224 x 224, and no disk is filled by it
 
 

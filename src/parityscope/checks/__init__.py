@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     # (the reference's outputs, the candidate's) -> the candidate's put right.
     Right = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
-__all__ = [
-    "Check",
-    "Claim",
-    "Correction",
-    "Example",
-    "NearMiss",
-    "Prediction",
-    "Shown",
-    "check_page",
-    "known_checks",
-]
-
 _NO_DETAILS: Mapping[str, Any] = MappingProxyType({})
 
 # What outside checks of an older form import -> what they write now (plugins.py tells them).

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.checks._reproducing import Misfit
     from parityscope.examination import Examination
 
-__all__ = ["clean_inputs", "comes_from_file", "has_arrived_right", "unless_arrived"]
-
 
 def unless_arrived(known: Examination, bench: Bench) -> Callable[[Claim], Claim]:
     """What makes a claim about the inputs one that is refuted where every input arrived. The file is asked once for all."""

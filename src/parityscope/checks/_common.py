@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Suspect
 
-__all__ = [
-    "EXPLAINED",
-    "GUARD_NAN",
-    "HALVED",
-    "STANDS_IN",
-    "WIDER_RANGE",
-    "RegionConstant",
-    "constants_of",
-    "format_number",
-    "format_percent",
-    "is_mostly_variation",
-    "leading_suspects",
-    "say_equal",
-]
-
 # A hypothesis that leaves less than a tenth of the introduced error (in squares) is taken to explain it: the bound of
 # the residual regression for outputs that are rounded once more after the operator.
 EXPLAINED = 0.9

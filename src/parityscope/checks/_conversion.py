@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from parityscope.bench import Bench
     from parityscope.examination import Examination
 
-__all__ = ["misfit_by_sample", "worst_misfit"]
-
 
 def misfit_by_sample(
     known: Examination, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]

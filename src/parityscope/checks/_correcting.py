@@ -29,20 +29,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = [
-    "correct_constants",
-    "correct_held_values",
-    "correct_input_order",
-    "correct_layer",
-    "correct_layers",
-    "correct_old_output",
-    "correct_output_order",
-    "correct_range",
-    "correct_states",
-    "leave_output_out",
-    "replace_constants",
-]
-
 # An element type of ONNX (onnx.proto, TensorProto.DataType).
 _FLOAT = 1
 _HALF = "f16"

@@ -11,20 +11,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = [
-    "CLIP",
-    "CLIP_CONSTANTS",
-    "DENSE",
-    "DENSE_CONSTANTS",
-    "DENSE_INPUTS",
-    "PICTURE",
-    "POOLED",
-    "POOLED_INPUTS",
-    "PRODUCTS",
-    "picture_arrays",
-    "product_arrays",
-]
-
 # Two products, whose sums of 64 terms show every coarser arithmetic.
 PRODUCTS = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] y) {
   a = MatMul(x, w)

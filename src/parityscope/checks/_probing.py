@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["probed_order"]
-
 _PAIRS = 6  # of data that are tried: a table of two rows refuses token numbers, and masks are ones everywhere
 _TOLD_APART = 10.0  # how much nearer an answer is to its own place than to the next
 

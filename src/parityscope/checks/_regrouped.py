@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["propose_regrouped"]
-
 _SIZES = (2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12, 20, 24, 48)  # of batches that people make, usual ones first; chosen
 _MOST = 64  # rows that are run at once; chosen
 

@@ -29,28 +29,6 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
     Give = Callable[[int], Arrays]
 
-__all__ = [
-    "NEAR",
-    "ORDER",
-    "RUN_S",
-    "Misfit",
-    "are_same_arrays",
-    "bad_samples",
-    "batch_size",
-    "changed_run",
-    "grain_of",
-    "is_same_throughout",
-    "limit_of",
-    "measure_misfit",
-    "nonsense_fits",
-    "odds_of_accident",
-    "show_refuted",
-    "show_supported",
-    "tell_trial",
-    "unless_one_answer",
-    "wrong_samples",
-]
-
 # Seconds written down for one run of the reference. Chosen: only the order among experiments depends on it.
 RUN_S = 0.05
 

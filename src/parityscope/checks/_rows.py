@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     Run = Callable[[Arrays], Mapping[str, np.ndarray]]
     Sides = tuple[Arrays, Arrays]
 
-__all__ = [
-    "MOST_ALONE",
-    "TakenRows",
-    "Uneven",
-    "find_taken_rows",
-    "find_uneven_row",
-    "furthest_row",
-    "is_open",
-    "take_row",
-    "uneven_in_recording",
-]
-
 MOST_ALONE = 8  # rows run one by one
 _MOST_TAKEN = 64  # wrong rows, each of which is held against every other; chosen
 _REPEATED = 4.0  # times the spread between two runs. Chosen: of one row it may be larger than of all

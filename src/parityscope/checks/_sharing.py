@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Both = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 
-__all__ = ["shared_bug"]
-
 
 def shared_bug(known: Examination, twice: Callable[[], Both]) -> Claim:
     """The claim; `twice` gives the reference's outputs and the unoptimized model's."""

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import Suspect
 
-__all__ = ["CHECK"]
-
 
 def _propose_claims(known: Examination, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     for suspect in suspects:

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from parityscope.checks import Check, Correction
     from parityscope.records import Skip
 
-__all__ = [
-    "Nearest",
-    "Proposal",
-    "TestResult",
-    "ask_check",
-    "describe_mistyped",
-    "write_experiment",
-    "write_finding",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nearest:

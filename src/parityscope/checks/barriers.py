@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Trial
 
-__all__ = ["find_fewest_barriers", "list_neighbour_tensors", "offer_barrier"]
-
 
 def offer_barrier(known: Examination, tensors: Sequence[str], trial: Trial | None = None) -> OfferedRepair:
     """The repair that gives `tensors` back as well, with the command that does it, and what was measured of it."""

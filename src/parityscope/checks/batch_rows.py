@@ -70,8 +70,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["CHECK"]
-
 _RUN_APART = (
     "batch_size",
     "run row by row until the runtime is mended, or rebuild the engine with this batch size in its profile",

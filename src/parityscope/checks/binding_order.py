@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK"]
-
 _ALL_TRIED = 24  # orders: so many are
 _NUMBERS = 4096  # of an output that the search looks at: it tells orders apart, not networks
 # Chosen: the time that the search by exchanges may take, as of the duration of a run, and the fewest and most orders. What

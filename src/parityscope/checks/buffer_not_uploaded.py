@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     Samples = Sequence[Mapping[str, np.ndarray]]
     _Names = tuple[str, ...]
 
-__all__ = ["CHECK"]
-
 _SIMPLEST_FIRST = tuple(family for family in FAMILIES if family != MOVED)
 _ALL_SETS = 4  # inputs of which all sets are asked. Chosen: sixteen runs
 _MORE = 0.9  # of what fewer inputs leave is what more of them may leave, to be nearer. Chosen

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Evidence, Finding, Pair, Suspect
 
-__all__ = ["says_layers_are_right", "with_contradictions"]
-
 _SILENT = 1e-3  # of what a layer introduces over all samples: what is less on one is nothing; chosen
 _FROM_OUTPUTS, _FILE = "FUS014", "EXP005"
 _OUTPUTS = "one change at {} gives all of the outputs, while the recorded layers are right there"

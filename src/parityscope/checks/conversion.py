@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.hypotheses.from_other_graph import Unit
 
-__all__ = ["CHECK"]
-
 # Chosen: a claim that says where, and not what was done, stands behind one that says both.
 _GENERAL = 0.9
 _TOLD = 3  # differences that are named; chosen

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Spread
 
-__all__ = ["CHECK"]
-
 
 # One float32 rounding error, as in RUN001: below it the two runs are the same program.
 

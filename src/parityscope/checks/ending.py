@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Check
 
-__all__ = ["NeverEndedError", "ended_after", "is_of_others"]
-
 _OURS = "parityscope."
 
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from parityscope.environment import EnvironmentDifference
     from parityscope.examination import Examination
 
-__all__ = ["CHECK"]
-
 
 def _propose_claims(known: Examination) -> Iterator[Claim]:
     reference, candidate = known.environments

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Pair
 
-__all__ = ["CHECK", "upper_bound"]
-
 _CONFIDENCE = 0.95
 # How many times what is left to the limit the errors of samples must differ. Chosen: what a format costs on a sample is
 # predicted, and what is left of that is at most its margin of two.

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Localization, Pair, Site, Suspect
 
-__all__ = ["CHECK"]
-
 
 def _propose_claims(known: Examination, localization: Localization) -> Iterator[Claim]:
     lost = [pair for pair in known.tensors.values() if pair.nonfinite_candidate]

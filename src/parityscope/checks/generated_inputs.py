@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs
     from parityscope.records import Finding
 
-__all__ = ["CHECK", "findings_about"]
-
 _CODE = "DAT001"
 _TITLE = "The inputs were generated, not real"
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs
     from parityscope.examination import Examination
 
-__all__ = ["CHECK"]
-
 _LOOKED_AT = 4  # real samples: a deployment that is right on four is right on most, and each costs a run of both sides
 # Elements outside the range of the real ones that are no chance: a sample has its extremes, and a few more lie beyond.
 _OUTSIDE = 0.01

@@ -18,8 +18,6 @@ import numpy as np
 
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["EXACT", "Fit", "fit_channels", "fit_inputs"]
-
 # 1 - R^2 that is rounding; see above.
 EXACT = 1e-9
 

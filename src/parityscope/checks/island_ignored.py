@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from parityscope.checks import Offer
     from parityscope.examination import Examination
 
-__all__ = ["CHECK"]
-
 _SHOWN = 6  # nodes in a claim (chosen); the details hold them all
 _ALONE = 8  # chosen: islands that are tried one by one
 

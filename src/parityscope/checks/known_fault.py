@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.known_faults import Fault
 
-__all__ = ["CHECK"]
-
 _SHOWN = 3  # places of a fault in a sentence (chosen); the details hold them all
 
 

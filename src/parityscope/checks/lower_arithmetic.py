@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Pair
 
-__all__ = ["CHECK"]
-
 _ORDER = ("f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8")
 # What is suspected first where an engine differs in FP32, and mostly innocent.
 _SUSPECTED = ("tf32", "f16", "bf16")

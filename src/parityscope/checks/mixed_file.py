@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.examination import Examination
 
-__all__ = ["Distance", "MixedFile", "finite_distance"]
-
 _FALL = 10.0  # as elsewhere: 99 % of the error in squares
 _SAME_PLACES = 0.9  # of the lost elements; the bound of RNG002: at the edge of the range the last bit decides
 

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs
 
 
-__all__ = ["CHECK"]
-
-
 def _propose_claims(inputs: Inputs) -> Iterator[Claim]:
     if inputs.skipped:
         yield Claim(

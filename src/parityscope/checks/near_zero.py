@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Pair
 
-__all__ = ["CHECK", "outside_of"]
-
 _SMALL = 0.01  # of the root mean square: there a relative error of 1e-3 is 1e-5 of the output's size. Chosen
 _MOSTLY = 0.99
 _RELATIVE = ("ulp_max", "ulp_mean")  # metrics that count in units of the element

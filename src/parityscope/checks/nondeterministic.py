@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
 
 
-__all__ = ["CHECK"]
-
-
 def _propose_claims(known: Examination) -> Iterator[Claim]:
     # Two runs of the same instructions differ by nothing at all.
     if known.compared.spread <= FLOAT32_ROUNDING:

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
 
 
-__all__ = ["CHECK"]
-
 _OFF = "optimization=disabled"
 # Operators that move or store what others compute.
 _STORING = operators_that_move("in order", "permuted") | {"Pad", "Cast"} | {"DequantizeLinear", "QuantizeLinear"}

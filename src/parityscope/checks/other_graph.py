@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph import Compared, Unit
     from parityscope.records import Finding, Site
 
-__all__ = ["CHECK", "PUT_BACK", "describe_unit", "offer_eval_mode", "site_of_unit", "tells_version"]
-
 PUT_BACK = "put_back"
 _VERSION = "The candidate is another version of the model"
 _CODE = "EXP005"

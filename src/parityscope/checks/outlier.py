@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK", "outliers_of"]
-
 _FEW = 16  # elements that can be listed
 _SHARE = 1e-4  # of the elements: a fault of a layer, a channel or a row holds more
 _HELD = 0.99  # of the squared error, so that rounding everywhere else does not hide them

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK", "explain_misreading"]
-
 _TITLE = "An output was read as it was not written"
 _FALL = 10.0  # as in _reproducing: 99 % of the error in squares
 _DISTINCT = 16  # values: of fewer, a set says nothing

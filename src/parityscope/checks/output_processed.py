@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK"]
-
 _SURE = 0.8  # chosen: the last layer may compute so itself
 
 

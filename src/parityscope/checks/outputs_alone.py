@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.hypotheses.from_outputs.telling import EquivalentEdit, OutputsAnswer
 
-__all__ = ["CHECK"]
-
 _UNPROVED = "What the outputs alone say"
 _COST_S = 30.0
 _LATER = 0.3  # of the budget, for each copy that is looked at again; chosen: there are up to six of them

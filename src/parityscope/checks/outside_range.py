@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
 
 
-__all__ = ["CHECK"]
-
 _LOOKED_AT = 4  # samples: what prepares one prepares all
 _FEW = 64  # values: fewer tell no spread
 _FAR = 6.0  # deviations

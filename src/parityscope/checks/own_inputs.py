@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from parityscope.case.own import OwnInputs
     from parityscope.examination import Examination
 
-__all__ = ["CHECK"]
-
 
 _ROUNDING = 1e-6  # of the variance: what images that libraries round in their own ways differ by
 _SAMPLES = 3  # chosen: a fault of preprocessing is the same in all of them

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["CHECK"]
-
 _SHOWN = 8  # layers in a claim (chosen); the details hold them all
 _WIDTHS = {"f8e5m2": 1, "f8e4m3": 2, "int8": 2, "bf16": 3, "f16": 4, "tf32": 4, "f32": 5}
 _DESCRIBED = "none: the engine describes the layers that it executes"

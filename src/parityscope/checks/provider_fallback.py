@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["CHECK"]
-
 _CPU = "CPUExecutionProvider"
 _FLOATS = frozenset({"f32", "f16", "bf16", "f64"})
 # Operators that move or convert data; where they run changes no number.

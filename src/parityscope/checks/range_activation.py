@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Localization, Suspect
 
-__all__ = ["CHECK"]
-
 
 def _propose_claims(
     known: Examination, lab: Lab, localization: Localization, suspects: Sequence[Suspect]

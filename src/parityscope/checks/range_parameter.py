@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Suspect
 
-__all__ = ["CHECK"]
-
 _FATES: dict[Overflow, str] = {"infinity": "overflowed to infinity", "saturate": "saturated to the largest value"}
 
 

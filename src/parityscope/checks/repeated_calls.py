@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from parityscope.localization.calls import CallStep, Growth
 
-__all__ = ["CHECK"]
-
 _GROWN = 2.0  # times the first call's error. Chosen: less is what the roundings of a call happen to add up to
 # Of the error at a call that is introduced there, and not inherited: then it is that call's own. Half, as for layers.
 _OWN = 0.5

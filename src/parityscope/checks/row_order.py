@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["CHECK", "outputs_behind_sorts"]
-
 
 _SORTS = with_trait("sorts")
 _FALL = 2.0  # chosen: pairing has to take three quarters of the error (in squares) away

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK"]
-
 _OPTIMIZER = "optimization="
 
 

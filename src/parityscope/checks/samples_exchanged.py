@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK"]
-
 _MOST = 64  # chosen: samples whose reference is looked at; a network of 100 MFLOP runs so many in two seconds
 _SECONDS = 10.0  # chosen: what that may take; of a slow model fewer are looked at, those around the wrong ones first
 _FEWEST = 2  # wrong samples: one alone may be anything

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.bench import Bench
     from parityscope.examination import Examination
 
-__all__ = ["CHECK"]
-
 # What multiplies: (where it reads the activation's zero point, the weight, and the weight's zero point).
 _INTEGER = {
     "QLinearConv": (2, 3, 5),

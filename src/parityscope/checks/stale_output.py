@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK"]
-
 # A suspect that holds half of the output error is where it comes from, and then the output was written.
 _ONE_PLACE = 0.5
 _MENDS = {

@@ -19,8 +19,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ENOUGH", "explained_share", "is_constant", "ks_distance", "noise_of"]
-
 ENOUGH = 1024
 _KS = 2.47
 _CORRELATED = 4.0

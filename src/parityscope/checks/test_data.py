@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK"]
-
 _LOOKED_AT = 4  # samples: a script that makes one makes all
 # A table of fewer rows is no vocabulary: segments, flags, classes.
 _VOCABULARY = 100

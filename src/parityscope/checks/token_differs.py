@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from parityscope.localization.calls import Growth, TokenParting
 
-__all__ = ["CHECK"]
-
 
 def _propose_claims(growth: Growth) -> Iterator[Claim]:
     if not growth.steps or growth.steps[0].token is None:

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Pair
 
-__all__ = ["CHECK"]
-
 _LOWER = (
     "rel_l2",
     "max_abs",

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
 
 
-__all__ = ["CHECK"]
-
-
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     file = bench.converted
     if file is None:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from parityscope.checks._common import RegionConstant
     from parityscope.examination import Examination
 
-__all__ = ["CHECK"]
-
 
 # Weights have many tiny elements whose loss says nothing; a guard against division by zero is a scalar or a small row.
 _SMALL_CONSTANT = 64

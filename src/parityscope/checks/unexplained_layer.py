@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import Suspect
 
-__all__ = ["CHECK"]
-
 _NOTHING = "no arithmetic and no other function of it that is known explains that"
 
 

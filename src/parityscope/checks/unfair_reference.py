@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK"]
-
 # The candidate agrees with the other reference if that leaves a tenth of the error, as elsewhere (99 % in squares).
 _FALL = 10.0
 # What the reference leaves out explains the error if it is at least half as large: both are rounding of one format, and their

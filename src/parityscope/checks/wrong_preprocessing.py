@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from parityscope.checks.preprocessing.walking import StepsTrial
     from parityscope.examination import Examination
 
-__all__ = ["CHECK", "describe_inputs"]
-
 
 _SAMPLES = 4  # chosen: the search runs on the worst, what it accepts must hold on all
 _IMAGES = 3  # chosen: inputs that look like images and are examined; each costs about 100 runs

@@ -17,8 +17,6 @@ from parityscope.errors import Exit, ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["guard_exit_code", "main", "run_command"]
-
 # New objects between two looks for cycles, of which there are few: at 700, Python's own, they take a twentieth of a command.
 _GARBAGE = 50_000
 _COMPILING = "compiling loops, once after an installation: up to 20 s (parityscope doctor --prepare does it beforehand)"

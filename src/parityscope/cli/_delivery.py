@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["Delivery", "finish_study", "show_document"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:

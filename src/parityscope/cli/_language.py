@@ -14,8 +14,6 @@ from parityscope.languages import LANGUAGES, OWN, say_in_language
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LANGUAGE_VARIABLE", "known_language", "spoken_error", "take_language"]
-
 LANGUAGE_VARIABLE = "PARITYSCOPE_LANG"
 _OPTION = "--lang"
 _LABELS = ("  where: ", "  fix:   ")

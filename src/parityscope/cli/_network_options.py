@@ -11,8 +11,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FixOption", "NetworkOption", "SettleOption", "values_of"]
-
 FixOption = Annotated[list[str] | None, typer.Option(help="INPUT=VALUE: an input that becomes a constant; repeatable.")]
 SettleOption = Annotated[
     bool, typer.Option("--settle", help="Compute what shapes and constants decide before the build.")

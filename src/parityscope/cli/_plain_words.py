@@ -13,8 +13,6 @@ from typing import Any
 
 from typer import core
 
-__all__ = ["take_plain_words"]
-
 _ITEMS = {str: str, Path: Path, list[str]: str, list[Path]: Path}
 
 

@@ -18,8 +18,6 @@ from parityscope.languages import say_in_language
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["prepare_machine"]
-
 _MOST_S = 600.0  # after which a command on a network of two nodes hangs; chosen
 _NETWORK = (
     '<ir_version: 8, opset_import: ["": 17]> g (float[2, 64] x) => (float[2, 64] y) {{ h = {} (x)  y = Mul (h, h) }}'

@@ -17,8 +17,6 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["redact_document"]
-
 _LEFT = "REDACTED"
 _PATH = re.compile(r"""(?<![\w.\-/])(?:file:/+)?/[^\s'"`,;:()\[\]{}<>]+""")
 _SHORTEST = 3  # characters: what is shorter stands in other words as well; chosen

@@ -23,8 +23,6 @@ from parityscope.request import Data, Judged
 if TYPE_CHECKING:
     from parityscope.request import Request
 
-__all__ = ["answer_request", "spread_options"]
-
 
 # Of each option that all three take, in the order of their help: its form, what stands where it is left out.
 _OPTIONS: dict[str, tuple[Any, Any]] = {

@@ -11,8 +11,6 @@ from itertools import takewhile
 
 from parityscope.errors import ParityError
 
-__all__ = ["add_suggestion", "suggest_candidate", "suggest_option"]
-
 _LIST = re.compile(r"use one of: (?P<known>[^;.]+)")
 _TYPED = re.compile(r"'([^']+)'")
 _NO_CANDIDATE = "Missing option '--candidate'"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["annotate_model", "show_in_model_explorer", "show_in_netron"]
-
 _ADAPTER = "model_explorer_onnx"
 _MEASURED = {
     "introduced": "introduced error",

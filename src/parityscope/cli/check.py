@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
     from parityscope.study.checking.running import PairOutcome
 
-__all__ = ["NAME", "command"]
-
 NAME = "check"
 
 

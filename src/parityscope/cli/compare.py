@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from parityscope.cli._delivery import Delivery
     from parityscope.request import Depth, Request
 
-__all__ = ["NAME", "command"]
-
 NAME = "compare"
 
 

@@ -21,8 +21,6 @@ from parityscope.whole_files import write_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["NAME", "command"]
-
 NAME = "completion"
 
 _FORMATS = ("f16", "bf16", "tf32", "f32", "int8", "fp8")

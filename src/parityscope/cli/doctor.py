@@ -11,8 +11,6 @@ from parityscope.errors import Exit
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "doctor"
 
 

@@ -17,8 +17,6 @@ from parityscope.request import Data
 if TYPE_CHECKING:
     from parityscope.cli._delivery import Delivery
 
-__all__ = ["NAME", "command"]
-
 NAME = "evaluate"
 
 _OriginalOption = Annotated[Path | None, typer.Option("--reference", help="The FP32 original (.onnx).")]

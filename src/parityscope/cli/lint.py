@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from parityscope.api.shared.files import NetworkAsked
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "lint"
 
 _GRAVEST_FIRST = (Exit.BEYOND, Exit.INCOMPLETE)

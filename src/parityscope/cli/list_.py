@@ -9,8 +9,6 @@ import typer
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "list"
 
 

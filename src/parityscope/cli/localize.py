@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from parityscope.cli._delivery import Delivery
     from parityscope.request import Request
 
-__all__ = ["NAME", "command"]
-
 NAME = "localize"
 
 

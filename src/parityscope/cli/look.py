@@ -14,8 +14,6 @@ from parityscope.request import Data
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "look"
 
 

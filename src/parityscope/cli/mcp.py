@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from parityscope.cli.shell.tools import CallBounds
 
-__all__ = ["NAME", "command"]
-
 NAME = "mcp"
 
 _INSTRUCTIONS = (

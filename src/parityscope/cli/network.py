@@ -17,8 +17,6 @@ from parityscope.private_folders import scratch_folder
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "network"
 
 

@@ -9,8 +9,6 @@ import typer
 
 from parityscope.errors import Exit, ParityError
 
-__all__ = ["NAME", "command"]
-
 NAME = "new"
 
 

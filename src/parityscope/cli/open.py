@@ -14,8 +14,6 @@ from parityscope.errors import Exit, ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NAME", "command"]
-
 NAME = "open"
 
 # What each viewer needs to be importable, the one that shows errors as colours first.

@@ -14,8 +14,6 @@ from parityscope.cli.shell.progress import name_caller
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "pipeline"
 
 

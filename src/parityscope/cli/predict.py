@@ -18,8 +18,6 @@ from parityscope.request import Data
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "predict"
 
 _VERDICTS = {

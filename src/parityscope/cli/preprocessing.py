@@ -12,8 +12,6 @@ from parityscope.cli import _options as o
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "preprocessing"
 
 

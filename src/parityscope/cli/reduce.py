@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.request import Request
     from parityscope.study.reduction import Reduced
 
-__all__ = ["NAME", "command"]
-
 NAME = "reduce"
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
     from parityscope.records import Budget
 
-__all__ = ["NAME", "command"]
-
 NAME = "repair"
 
 

@@ -13,8 +13,6 @@ from parityscope.errors import Exit
 from parityscope.report.forms import format_of_file
 from parityscope.whole_files import write_whole
 
-__all__ = ["NAME", "command"]
-
 NAME = "report"
 
 

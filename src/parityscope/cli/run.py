@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.formats.exporting import WrittenSample
 
-__all__ = ["NAME", "command"]
-
 NAME = "run"
 
 

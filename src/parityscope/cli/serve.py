@@ -16,8 +16,6 @@ from parityscope.errors import Exit, ParityError
 if TYPE_CHECKING:
     from parityscope.server.answering import Served
 
-__all__ = ["NAME", "command"]
-
 NAME = "serve"
 
 _TOKEN = "PARITYSCOPE_TOKEN"  # noqa: S105 - the name of a variable

@@ -15,8 +15,6 @@ from parityscope.request import Data, Judged
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
 
-__all__ = ["NAME", "command"]
-
 NAME = "verify"
 
 _METRIC_HELP = "NAME[?key=value&...] or file.py:function, which runs that code; repeatable (docs/verify.md)."

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BINS_PER_OCTAVE",
-    "BLOCK",
-    "LANES",
-    "MANTISSA_BITS",
-    "NOWHERE",
-    "OCTAVES",
-    "SKETCH_WIDTH",
-    "VALUE_BINS",
-    "VALUE_OFFSET",
-]
-
 BLOCK = 1024  # three float64 blocks of 8 KiB beside their sources: they stay in an L1 cache of 32 KiB
 LANES = 4  # copies of each histogram: equal neighbours then do not wait for each other's store
 OCTAVES = 160  # the sketch covers errors in [2^-160, 2^160): every difference of float32 values lies there

@@ -15,8 +15,6 @@ import numpy as np
 
 from parityscope.light_dataclasses import dataclass, replace
 
-__all__ = ["CHANNEL_FLOOR", "ChannelSummary", "Channels", "merge_channels", "summarize_channels"]
-
 CHANNEL_FLOOR = 2.0**-11  # derived in the docstring
 
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from parityscope.comparison.statistics import Exact
 
-__all__ = ["compare_exact", "compare_text"]
-
 _BLOCK = 1 << 18  # elements: 2 MiB of int64 on each side
 
 

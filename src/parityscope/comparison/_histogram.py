@@ -19,16 +19,6 @@ import numpy as np
 
 from parityscope.light_dataclasses import dataclass
 
-__all__ = [
-    "BINS_PER_OCTAVE",
-    "QUANTILE_BOUND",
-    "Histogram",
-    "Sketch",
-    "collect_bins",
-    "merge_histograms",
-    "merge_sketches",
-]
-
 BINS_PER_OCTAVE = 64
 QUANTILE_BOUND = 1 / (2 * BINS_PER_OCTAVE)  # relative; derived in the docstring
 

@@ -39,8 +39,6 @@ from parityscope.comparison._loops import (
 from parityscope.comparison.moments import loop_over_moments
 from parityscope.compiling import compile_loop
 
-__all__ = ["measure_block"]
-
 _SHIFT = 52 - MANTISSA_BITS
 _FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
 _add_sums = compile_loop(reassociate=True)(loop_over_moments)

@@ -18,19 +18,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "STRETCH",
-    "Kind",
-    "Layout",
-    "blocks_of_rows",
-    "channel_axis",
-    "exponent_of",
-    "flat_row",
-    "kind_of",
-    "layout_of",
-    "working_dtype",
-]
-
 Kind = Literal["float", "complex", "exact", "text"]
 STRETCH = 32768  # elements converted at once: 128 KiB of float32 on each side stay in an L2 cache
 _RESTFUL = 100  # float64 magnitudes up to 2^100 and errors down to 2^-160 are far from over- and underflow of squares

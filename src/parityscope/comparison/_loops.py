@@ -9,17 +9,6 @@ import numpy as np
 
 from parityscope.compiling import compile_loop
 
-__all__ = [
-    "MAGNITUDE",
-    "NONFINITE",
-    "add_channels",
-    "add_scattered",
-    "agree_nonfinite",
-    "first_with",
-    "is_nonfinite",
-    "largest_bits",
-]
-
 MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 NONFINITE = np.int64(0x7FF0_0000_0000_0000)  # all bits of the exponent set
 _SHORT = 16  # runs below this length cost more to cut out than to sum one by one (measured)

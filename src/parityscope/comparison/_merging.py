@@ -14,8 +14,6 @@ from parityscope.comparison.statistics import NO_STATES, Exact, Floats, Statisti
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["merge_floats", "merge_statistics"]
-
 
 def merge_statistics(first: Statistics, second: Statistics) -> Statistics:
     """Statistics over the elements of both; of equal worst elements the one of `first` is named.

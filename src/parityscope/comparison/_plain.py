@@ -26,8 +26,6 @@ from parityscope.comparison._histogram import Histogram, Sketch
 if TYPE_CHECKING:
     from parityscope.comparison.statistics import Statistics
 
-__all__ = ["WORST_CHANNELS", "to_plain"]
-
 WORST_CHANNELS = 8  # chosen: what a reader looks at
 
 

@@ -16,8 +16,6 @@ from parityscope.comparison.moments import add_moments
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["measure_block", "replay_block"]
-
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _SHIFT = np.int64(52 - MANTISSA_BITS)
 _FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1

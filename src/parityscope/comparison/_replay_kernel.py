@@ -17,8 +17,6 @@ from parityscope.comparison._loops import (
 )
 from parityscope.compiling import compile_loop
 
-__all__ = ["replay_block"]
-
 
 @compile_loop()
 def _split_errors(

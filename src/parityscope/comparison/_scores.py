@@ -18,17 +18,6 @@ import numpy as np
 
 from parityscope.light_dataclasses import dataclass, replace
 
-__all__ = [
-    "SCORE_AXIS",
-    "Scores",
-    "can_be_scores",
-    "likely_scores",
-    "merge_scores",
-    "score_rows",
-    "score_stack",
-    "sum_tolerance",
-]
-
 SCORE_AXIS = (2, 100_000)  # classes; chosen: one score is no choice, and beyond this the axis is no vocabulary
 # (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
 _MOST_AXES = 3

@@ -38,8 +38,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Rows", "index_in", "measure_stretch"]
-
 _DROPPED = (1 << 29) - 1  # mantissa bits that float64 has and float32 has not
 _FLOAT32_MAGNITUDE = np.int32(0x7FFF_FFFF)
 _HALF = np.int32(0x3F00_0000)  # the bits of 0.5 in float32

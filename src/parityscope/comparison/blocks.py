@@ -17,8 +17,6 @@ from parityscope.loading import pays_to_load
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["measure_block", "plain_seconds", "replay_block"]
-
 _PLAIN_S = 5e-8  # of an element, in numpy: measured, as what follows
 _PLAIN_CALL_S = 1e-4
 

@@ -35,24 +35,6 @@ from parityscope.comparison._scores import SCORE_AXIS, sum_tolerance
 from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import DecisionRule
 
-__all__ = [
-    "BECAME",
-    "GAP",
-    "NORM",
-    "NOTICED",
-    "PLACE",
-    "RANK",
-    "SAMPLE",
-    "WAS",
-    "Decided",
-    "DecisionKind",
-    "choices_that_passed",
-    "count_rows",
-    "lean_of",
-    "measure_decisions",
-    "merge_decisions",
-]
-
 DecisionKind = Literal["classes", "positions", "segments", "mask", "sides", "order", "boxes", "embedding", "rows"]
 # Columns of flips: the sample, the flat place among the decisions, the rank that is decided (0: the best), what it was and became
 # (classes; 1 and 0 on which side of a threshold), by how much the reference was for that, and the L2 norm of that sample.

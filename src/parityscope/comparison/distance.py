@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.comparison.statistics import Statistics
 
-__all__ = ["distance_between", "error_distance", "largest_distance"]
-
 
 _BLOCK = 1 << 15  # numbers that are widened at once, chosen: two of them lie in the L2 cache
 

@@ -15,8 +15,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Rung", "tolerance_ladder"]
-
 # Down to 1e-8: below the rounding of float32 (6e-8) nothing can be told.
 _STEPS = tuple(float(f"{digit}e{exponent}") for exponent in range(2, -9, -1) for digit in (3, 1))
 

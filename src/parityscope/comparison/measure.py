@@ -24,8 +24,6 @@ from parityscope.forking import kept_pool
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["kind_of_pair", "measure_pair", "real_and_imaginary", "work_in_stretches"]
-
 T = TypeVar("T")
 
 _WORTH_A_THREAD = 1 << 17  # elements: 0.3 ms of work, several times what handing it over costs (measured)

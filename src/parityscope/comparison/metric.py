@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.comparison.statistics import Statistics
     from parityscope.records import Measurement
 
-__all__ = ["Metric", "accumulating_metrics", "all_metrics", "better_directions", "measure_all"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:

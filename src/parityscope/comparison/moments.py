@@ -14,8 +14,6 @@ import numpy as np
 
 from parityscope.light_dataclasses import dataclass, field, fields
 
-__all__ = ["SUMS", "Moments", "add_moments", "loop_over_moments", "merge_moments", "read_moments", "scale_by_power"]
-
 
 def _sum_of(power: int) -> Any:  # a dataclass's field, whose type is that of its value
     return field(default=0.0, metadata={"power": power})

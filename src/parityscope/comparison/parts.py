@@ -16,8 +16,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LargestParts", "Parts", "axes_with_parts", "measure_largest", "measure_parts"]
-
 _FEWEST = 16  # elements: the mean square of fewer normal numbers is off by a factor of two once in ten times
 _LONG = (
     8  # elements of the last axis, from which on a product with itself is faster than squares and their sums; measured

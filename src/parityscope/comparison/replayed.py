@@ -33,8 +33,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from parityscope.comparison.statistics import Exact
 
-__all__ = ["ReplayStatistics", "measure_replay"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rows:

@@ -36,26 +36,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Policy
 
-__all__ = [
-    "Align",
-    "Arrays",
-    "Orders",
-    "align_as_given",
-    "apply_orders",
-    "assign_rows",
-    "axis_of_rows",
-    "fill_rows",
-    "fill_rows_apart",
-    "flatten_rows",
-    "lone_axis_apart",
-    "make_aligner",
-    "match_outputs",
-    "match_rows",
-    "pair_rows",
-    "row_axis",
-    "rows_beside",
-]
-
 Arrays = Mapping[str, np.ndarray]
 # (what is expected, what was found) -> both, each row beside its own.
 Align = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]

@@ -23,8 +23,6 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-__all__ = ["Decision", "decide_rate", "evidence_of_rate"]
-
 Decision = Literal["below", "above", "open"]
 
 

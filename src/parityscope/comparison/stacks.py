@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.comparison.statistics import Statistics
 
-__all__ = ["MOST_STACKED", "measure_sample", "measure_stack"]
-
 # Elements of a stack. Chosen: 256 KiB of float32 on each side stay in an L2 cache, and a call is no matter beside them.
 MOST_STACKED = 1 << 16
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.comparison._scores import Scores
     from parityscope.comparison.moments import Moments
 
-__all__ = ["NO_STATES", "Exact", "Floats", "Statistics"]
-
 NO_STATES: Mapping[str, Any] = MappingProxyType({})
 
 

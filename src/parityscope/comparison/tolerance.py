@@ -22,8 +22,6 @@ from parityscope.records import Measurement
 if TYPE_CHECKING:
     from parityscope.records import Tolerance
 
-__all__ = ["OutsideTolerance", "count_outside", "measurements_of", "merge_outside"]
-
 _BLOCK = 1 << 18  # elements: 2 MiB of float64 an array, of which five are alive at once
 
 

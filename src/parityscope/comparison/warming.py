@@ -16,8 +16,6 @@ from parityscope.comparison.measure import measure_pair
 from parityscope.forking import started_thread
 from parityscope.loading import WORTH_S
 
-__all__ = ["warm_kernels"]
-
 
 def warm_kernels(tensors: int, numbers: int) -> None:
     """Begins to load what float32 tensors are measured with, in a thread that nobody has to wait for.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.stretches import Course, StepStretch
     from parityscope.evaluation.worlds import World
 
-__all__ = ["Lane"]
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lane:

@@ -6,8 +6,6 @@ import numpy as np
 
 from parityscope.compiling import compile_loop
 
-__all__ = ["round_bits"]
-
 _MAGNITUDE = np.uint32(0x7FFF_FFFF)
 _SIGN = np.uint32(0x8000_0000)
 _INFINITY = np.uint32(0x7F80_0000)

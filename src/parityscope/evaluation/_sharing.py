@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.sessions import Sessions
 
-__all__ = ["Shared", "needed_steps"]
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from parityscope.evaluation.program import Program, ProgramStep
 
-__all__ = ["Sweep"]
-
 _MOVES = of_kind("movement") - {"Scatter"}
 _IN_ORDER = operators_that_move("in order")
 _MOST = 1 << 24  # numbers that float32 holds exactly

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     Runner = Callable[[Sequence[Lane], Shared, tuple[int, ...]], Iterator[Moment]]
     Opened = Sequence[tuple[Lane, ProgramStep]]
 
-__all__ = ["run_control"]
-
 _ITERATIONS, _ROWS = 256, 1 << 22  # at most so many at a time, and so many bytes of what is looked at. Chosen
 _ENDLESS = np.iinfo(np.int64).max
 

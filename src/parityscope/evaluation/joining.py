@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.worlds import World
     from parityscope.evaluation.writing import WrittenGraph
 
-__all__ = ["LIMIT", "Joined", "Joins"]
-
 LIMIT = 1000  # chosen: 32,000 nodes, in sessions of about 150 kB
 _LARGE = 1 << 14  # elements a step, chosen: more are rounded sooner by the compiled loop than by casts in a session
 _MOST = 128  # nodes with those of roundings: what more of them cost to open (`stretches`) is not earned back

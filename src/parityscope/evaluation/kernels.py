@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Value = Any  # an array, a list of arrays (a sequence), a dict (a map) or None (an empty optional)
 
-__all__ = ["PACKED", "SessionKernel", "declare_input", "is_vector", "open_message", "tensor_message"]
-
 _DIRECT = 1 << 18  # bytes: from here on what a run gives is not copied, which costs 30 microseconds more to ask for
 _SHARED = 1 << 10  # bytes, chosen: what shapes and axes are stays in the message, where the runtime looks for it
 _NBYTES = attrgetter("nbytes")

@@ -14,8 +14,6 @@ from parityscope.memory import register_holder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Threads", "share_memory", "usable_cores"]
-
 
 def usable_cores() -> int:
     """The processors that this process may run on."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation._lanes import Lane
     from parityscope.evaluation.program import ProgramStep
 
-__all__ = ["Moment"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moment:

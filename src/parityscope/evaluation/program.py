@@ -33,19 +33,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
 
-__all__ = [
-    "RANDOM",
-    "ObservedRegion",
-    "Program",
-    "ProgramStep",
-    "compile_program",
-    "keys_of",
-    "prepared_graph",
-    "program_of",
-    "regions_of",
-    "wide_program",
-]
-
 RANDOM = of_kind("random")
 _CONTROL = of_kind("control flow")
 _ONNX = frozenset({"", "ai.onnx"})

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import ProgramStep
     from parityscope.evaluation.worlds import Change, Input
 
-__all__ = ["reordered_world"]
-
 
 @dataclass(frozen=True, slots=True)
 class Permuted:

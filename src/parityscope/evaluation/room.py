@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program
     from parityscope.evaluation.worlds import World
 
-__all__ = ["check_room", "live_nbytes", "nbytes_of_world", "split_worlds"]
-
 _BESIDE = 128 << 20  # bytes that a command may hold beside `--memory`, chosen: of 300 MB libraries take the rest
 _UNTYPED = 4  # bytes of an element whose type nobody tells
 _REFERENCE = np.dtype(object).itemsize

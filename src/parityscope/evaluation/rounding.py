@@ -19,8 +19,6 @@ from parityscope.forking import kept_pool
 from parityscope.light_dataclasses import dataclass
 from parityscope.loading import pays_to_load
 
-__all__ = ["FloatRounding"]
-
 _INFINITY = np.uint32(0x7F80_0000)
 _NAN = np.uint32(0x7FC0_0000)
 _EMIN, _PRECISION = -126, 24  # of float32

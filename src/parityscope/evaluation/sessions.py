@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.stretches import Course
 
-__all__ = ["LIMIT", "NotAloneError", "Sessions"]
-
 LIMIT = 400  # chosen: a session costs about 60 kB; the networks at hand have 11 to 118 kinds of nodes
 _PACKS = {one.name: one.packs for one in OPERATORS.values() if one.packs}
 _HELD = 64  # elements: integer constants up to this size are part of the session

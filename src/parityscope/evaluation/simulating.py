@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program
     from parityscope.evaluation.worlds import Change, Input
 
-__all__ = ["open_simulation", "rounding_of", "simulated_world"]
-
 
 def simulated_world(name: str, found: Arrangement, program: Program | None = None) -> World:
     """The world that computes as `found` says; its program is that of `found.model`, compiled if it is not given."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.sessions import NotAloneError
     from parityscope.evaluation.worlds import World
 
-__all__ = ["Course", "StepStretch", "alone_in", "course_of", "ranges_of", "widen_stretch"]
-
 # Of a session with n nodes ONNX Runtime 1.31 opens each in 40 microseconds up to n = 64, in 90 at 128, in 600 at 1024.
 _LONGEST = 32
 # How many producers and readers a node is joined with that cannot run alone, one try after the other. Chosen.

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.rounding import FloatRounding
     from parityscope.evaluation.worlds import Change, Input
 
-__all__ = ["Switchboard"]
-
 
 class Switchboard:
     """Runs assignments of a model.

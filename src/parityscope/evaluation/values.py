@@ -9,8 +9,6 @@ import numpy as np
 
 from parityscope.trace import numpy_dtype
 
-__all__ = ["ML_TYPES", "from_runtime", "to_runtime"]
-
 # ONNX Runtime's names of element types that numpy lacks: (ml_dtypes name, TensorProto.DataType).
 ML_TYPES = {
     "tensor(bfloat16)": ("bfloat16", 16),

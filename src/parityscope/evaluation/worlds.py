@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     Change = Callable[[np.ndarray], np.ndarray]
     Instead = Callable[[Sequence[np.ndarray | None]], Sequence[np.ndarray]]
 
-__all__ = ["Replaced", "Then", "World"]
-
 
 @dataclass(frozen=True, slots=True)
 class Then:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.worlds import Change, World
 
-__all__ = ["Held", "OutsideValue", "Taken", "WrittenGraph", "is_written", "write_stretch", "written_rows"]
-
 # Format -> ONNX's number of the type, and the first opset whose Cast takes it.
 _CASTS = {"f16": (10, 6), "bf16": (16, 13)}
 _SPLIT = {"splitter": 2.0**13 + 1.0, "minimum": -(2.0**113), "maximum": 2.0**113}

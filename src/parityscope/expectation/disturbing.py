@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.sessions import Sessions
     from parityscope.evaluation.worlds import Change, Input, Instead, World
 
-__all__ = ["disturbed_world", "expected_variance"]
-
 _FLOAT32 = FORMATS["f32"].unit_roundoff
 _RESIDUE = FORMATS["bf16"].unit_roundoff
 _LARGEST = 2.0**120  # chosen: nothing that a network computes with, and far from where bfloat16 overflows

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     # Draw, sample, expected outputs, those of the draw.
     Drawn = Iterator[tuple[int, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]
 
-__all__ = ["SharedDraws", "drawn_errors", "drawn_outputs"]
-
 _RECURRENT = of_kind("recurrent")
 _EXACT = "f32"
 _SMALL = 64  # elements; the same bound as for tensors whose relative error says something. Chosen.

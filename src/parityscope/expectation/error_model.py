@@ -28,14 +28,6 @@ from math import log, sqrt
 
 import numpy as np
 
-__all__ = [
-    "ROUNDING",
-    "chain_error",
-    "lanes_chain",
-    "repeated_terms_error",
-    "rounding_variance",
-]
-
 # Root mean square of the relative error of one rounding to nearest, in units of the unit roundoff: 0.4247.
 ROUNDING = 1.0 / sqrt(8.0 * log(2.0))
 

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from parityscope.comparison import ReplayStatistics
     from parityscope.comparison.parts import Parts
 
-__all__ = ["ErrorQuestion", "expect_error", "run_reference"]
-
 # Of the disturbance. Large beside the rounding errors of the disturbed pass itself, which are of size 1, and small enough
 # for linearity: an error of 4e-7 becomes 1e-4, less than TF32 makes. Chosen, a power of two.
 _GAIN = 256.0

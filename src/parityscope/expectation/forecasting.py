@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model
 
-__all__ = ["ForecastSettings", "forecast"]
-
 
 # Elements of an output, over all samples, up to which one draw says little about its error; the same bound as for the
 # tensors whose relative error is compared with engines' (docs/fidelity.md).

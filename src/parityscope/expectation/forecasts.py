@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.records import Site, Skip
 
-__all__ = ["LOST_ERROR", "Cause", "ChangedParameter", "Forecast", "FormatForecast", "MagnitudeRange", "Predicted"]
-
 # From this relative L2 error on an output is called lost: the error has a tenth of the output's energy (a signal-to-noise
 # ratio of 10 dB). Chosen: rounding to 16 bits stays below a tenth of it on all trained models measured.
 LOST_ERROR = 10.0**-0.5

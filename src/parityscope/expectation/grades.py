@@ -37,19 +37,6 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.records import Grade
 
-__all__ = [
-    "BOTH_ROUND",
-    "EXACT",
-    "FLOAT32_ROUNDING",
-    "FORMATS",
-    "SUMS",
-    "ULPS",
-    "grade_of",
-    "graded_error",
-    "margin_of",
-    "ulps_of",
-]
-
 # Operators that make no error of their own in FP32: they move, choose or compare, or their results are whole numbers.
 EXACT = of_exactness("exact")
 # Operators that sum, and normalizations and Softmax with sums inside.

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Findings", "LockstepPlan", "Tally", "run_layers", "run_outputs"]
-
 _REMEMBERED = 4096  # bytes, chosen: comparing them costs less than measuring anything
 
 _Measured = tuple["ReplayStatistics", "ReplayStatistics | None"]

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.worlds import World
     from parityscope.expectation.records import Reference
 
-__all__ = ["PLAIN", "REORDERED", "Meter", "SamplePlace"]
-
 PLAIN, REORDERED = "plain", "reordered"  # names of worlds; of other orders than the first, the latter begins
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
 
-__all__ = ["changed_parameters"]
-
 
 _NOWHERE = Site(tensor="", node="", op_type="", index=-1)
 

@@ -18,8 +18,6 @@ from parityscope.expectation.forecasts import MagnitudeRange
 if TYPE_CHECKING:
     from parityscope.records import Site
 
-__all__ = ["is_real", "join_ranges", "range_of"]
-
 _BLOCK = 1 << 16  # elements: 256 KiB of float32, inside a core's own cache
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _INFINITY = 0x7F800000

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from parityscope.comparison.parts import Parts
     from parityscope.records import Skip
 
-__all__ = ["FAR", "Expectation", "Reference"]
-
 Reference = Callable[[int, str], np.ndarray | None]  # (sample, tensor) -> what the reference computed
 
 # Of the floor: TF32, the nearest arithmetic to FP32, is 2^13 away, and honest kernels within 2. Chosen between, nearer to TF32.

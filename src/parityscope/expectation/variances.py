@@ -37,8 +37,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["SUMMED", "Again", "least_of_product", "variance_of_node"]
-
 # The same operator on other inputs (None where one is left out); a Gemm's alpha is squared.
 Again = Callable[[Sequence[np.ndarray | None]], np.ndarray]
 _Inputs = Sequence[np.ndarray | None]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.expectation.forecasts import ChangedParameter, FormatForecast, MagnitudeRange, Predicted
     from parityscope.expectation.lockstep import Findings
 
-__all__ = ["about_format", "about_reference", "cause_of"]
-
 _LEADING = 8  # chosen: layers that are asked for a reason before rounding is taken to be one
 _NAMED = 3
 

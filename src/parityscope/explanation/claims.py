@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.arithmetic import FormatRounding, Hypothesis, Variant
     from parityscope.hypotheses.worker import EditCandidate
 
-__all__ = [
-    "ClaimOutcome",
-    "RegionScene",
-    "VariantClaim",
-    "output_of",
-    "predict_output",
-    "rewrite_region",
-    "store_output",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionScene:

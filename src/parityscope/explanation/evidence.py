@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.explanation.claims import ClaimOutcome, RegionScene
 
 
-__all__ = ["grid_share", "indistinguishable_outcomes", "left_over", "order_by_likelihood"]
-
 _ON_GRID = 0.99  # of the elements; FP32 numbers lie on the grid of FP16 once in 2^13
 _SMALL = 0.25  # of the elements; more is no part
 _MOST = 0.99  # of the squared error

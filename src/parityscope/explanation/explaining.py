@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import RuledOut, Skip
 
-__all__ = ["decide_explanation", "explain_region"]
-
 _MEDIAN = 0.6745  # median magnitude of a normal number, in standard deviations
 _SUBSTANTIAL = 0.5  # of the error: what one order of summation must explain where magnitudes alone do not agree
 

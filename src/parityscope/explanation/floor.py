@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from parityscope.explanation.regions import Again
     from parityscope.hypotheses.arithmetic import Accumulator, Variant
 
-__all__ = ["noise_floor"]
-
 _TRUNCATION = 0.72  # mean of a rounding toward zero, in u
 _BLOCK = 8  # terms that a tensor core adds at once
 _SPREAD = 0.446  # standard deviation of a rounding toward zero, in u: its root mean square is 0.847

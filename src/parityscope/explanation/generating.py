@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from parityscope.localization import Sides
     from parityscope.records import RuledOut
 
-__all__ = ["NEARLY_ALL", "Generated", "Surroundings", "context_of_region", "generate_hypotheses"]
-
 NEARLY_ALL = (
     0.985  # of the squared error, on elements that nothing was fitted to: below it a description is no cause (measured)
 )

@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from parityscope.explanation.claims import ClaimOutcome, RegionScene, VariantClaim
     from parityscope.explanation.regression import RegressionLine
 
-__all__ = [
-    "PEAK",
-    "SHARE",
-    "SHARE_ROUNDED",
-    "SIZE",
-    "first_of_each_hypothesis",
-    "is_accepted",
-    "is_convincing",
-    "is_hopeful",
-    "is_in_size",
-    "is_promising",
-    "summarize_outcome",
-    "surely_nothing",
-]
-
 SHARE = 0.99  # of the squared error: the residual regression's bound (numerics notes: wrong recipes reach 0.68)
 SHARE_ROUNDED = 0.9  # with a rounding of the output, whose ties fall differently in another order of summation
 SIZE = 2.0  # of the predicted size, in each channel: the margin of the grades (docs/numerics.md)

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import RuledOut, Skip
 
-__all__ = ["Explained", "Explanation", "ExplanationOptions", "Status", "explanation_as_json"]
-
 Status = Literal["exact", "within floor", "explained", "expected", "unexplained", "not testable"]
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     Arrays = Sequence[np.ndarray | None]
     Again = Callable[[Arrays], np.ndarray]  # the first result of the same node on other arrays
 
-__all__ = ["Noise", "NotAccumulatedError", "evaluate_region", "open_region"]
-
 _FLOATS = ("float32", "float64")
 _WORLD = "region"
 

@@ -24,17 +24,6 @@ import numpy as np
 
 from parityscope.light_dataclasses import dataclass
 
-__all__ = [
-    "CONFIDENCE",
-    "MARGIN",
-    "RATE",
-    "RegressionLine",
-    "above_floor",
-    "chi_square_tail",
-    "discovery_cutoff",
-    "regress_through_origin",
-]
-
 # How far the second-moment model may be low: summation orders between sequential and blocks of 16 differ by 2.2 to 4.1
 # in root mean square, and a block order was found a third below (numerics notes); rms z above 3 is a bug's.
 MARGIN = 3.0

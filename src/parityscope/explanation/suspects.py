@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from parityscope.localization import Sides
     from parityscope.records import Localization
 
-__all__ = ["explain_suspects", "region_model"]
-
 
 def explain_suspects(
     sides: Sides, localization: Localization, *, declared: str = "", most: int = MOST

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from parityscope.evaluation.sessions import Sessions
 
-__all__ = ["Weighed", "context_of", "weigh_arithmetic"]
-
 _CALL = 1e-4  # seconds: one node's session
 _ELEMENT = 1e-8  # one element that a node reads, or that is rounded
 _PRODUCT = 3e-10  # one multiplication and addition in FP32

@@ -23,8 +23,6 @@ from parityscope.explanation.floor import noise_floor
 from parityscope.explanation.judging import is_promising
 from parityscope.explanation.regression import MARGIN, above_floor, regress_through_origin
 
-__all__ = ["settle_outcome", "weigh_claim"]
-
 _TIE = 3.0  # standard deviations, each with the floor's margin, that a number may be off before its rounding
 _FAR = 8.0  # margins: one element of 1e15 is there by chance
 _FLIP = 0.8  # E|x| of a standard normal: noise s moves a rounded number by one unit d with probability 0.8 s / d

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Change = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["FORMATS", "blocks_of", "changes_of", "round_to_format", "to_integers"]
-
 FORMATS = ("float16", "bfloat16", "tf32", "bfloat16 cut off", "float8_e4m3fn", "float8_e5m2")
 _FACTORS = (2.0, 0.5, -1.0, 0.0, 255.0, 1 / 255, 128.0, 1 / 128, 10.0, 0.1)
 _OFFSETS = (1.0, -1.0, 0.5, -0.5, 128.0, -128.0)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_curves import FittedCurve
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["Arrays", "Behind", "StretchEdit", "form_of"]
-
 Arrays = Sequence["np.ndarray | None"]
 Behind = tuple[tuple[str, tuple["float | np.ndarray", ...]], ...]  # operators with their constants, numbers or arrays
 

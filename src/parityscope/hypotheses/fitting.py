@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["AS_CHOSEN", "FITTED_BITS", "fit_line", "fit_numbers", "round_to_nice", "slope_through_origin"]
-
 
 FITTED_BITS = 32.0  # of a number that was fitted: float32's
 AS_CHOSEN = 2e-4  # relative: as far as FP16 rounds

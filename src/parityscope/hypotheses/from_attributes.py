@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["attribute_edits", "integers_near", "lists_near", "reals_near", "thresholds_near"]
-
 _ELEMENT_TYPES = ("to", "dtype", "output_dtype")
 _MOST_TYPES = 24  # of ONNX's element types
 _SHORT, _LONG = 8, 16  # entries: a list of axes or pads; a table

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["before_edits", "mixed_before_edits"]
-
 _KINDS_BITS = 6.0  # as many bits as saying that another tensor stands in a result's place
 _APART = 1e-5  # of a number between 0 and 1 that is fitted
 _ELEMENTS = 4096  # that a mean that moves is fitted to; chosen

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Get = Callable[["ComputedStretch", int], np.ndarray]
 
-__all__ = ["FittedCurve", "curve_edits"]
-
 _FIRST, _MOST = 9, 33  # knots: to begin with, and at most
 _SPLIT = 8  # stretches between knots that are halved at once
 _POINTS = 64  # that are drawn

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["FILLS", "edit_of_move", "move_array", "moved_edits"]
-
 _MOST = 1 << 20  # elements of a result whose moves are looked for; chosen
 _MOST_MIRRORED = 1 << 16  # of one that is looked at mirrored too; chosen
 _LEAST_ALIKE = 0.3  # correlation: what is moved by half of an axis and filled with zeros keeps more; chosen

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 from parityscope.hypotheses.from_inputs import edit_of_input, input_values, label_of_input
 
-__all__ = ["fitted_attribute_edits", "fitted_input_edits", "row_edits"]
-
 _FITTINGS, _MANY_FITTINGS = 3, 10  # Gauss-Newton steps; what is linear needs one
 _PART = 0.05  # of an input: by which it is moved first; chosen
 _LEAST_STEP = 1e-3  # of an attribute: by which one that is nearly nought is moved first; chosen

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     Change = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["fitted_grid_edits", "grid_edits"]
-
 _BITS = (8, 4, 2, 3, 5, 6, 7)
 _USUAL_BITS = (8, 4)
 _FEW = 8  # elements of a group: fewer lie on a grid by accident

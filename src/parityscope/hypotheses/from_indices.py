@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 from parityscope.hypotheses.fitting import AS_CHOSEN, FITTED_BITS, fit_line, round_to_nice
 
-__all__ = ["edits_by_index"]
-
 _MOST_ASSIGNED = 1024  # indices, for an assignment, which is cubic
 _LINE = 4  # elements that a line needs, whose two numbers fit any two; chosen
 _COLUMNS = 2000  # elements of each index that an assignment looks at; chosen

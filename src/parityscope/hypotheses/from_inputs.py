@@ -32,21 +32,6 @@ if TYPE_CHECKING:
 
     Change = Callable[[np.ndarray], np.ndarray]
 
-__all__ = [
-    "block_order_edits",
-    "change_each",
-    "changed_constant_edits",
-    "changed_input_edits",
-    "constant_edits",
-    "edit_of_input",
-    "input_edits",
-    "input_values",
-    "joint_edits",
-    "label_of_input",
-    "near_constant_edits",
-    "operand_edits",
-]
-
 # Words of `changes_of` that are asked of constants before all others.
 _FIRST = re.compile(
     r"transposed|reversed|rolled by -?1 |rounded|quantized to int[48] as|2 blocks|block \d of 2 |times (?:0|-1)$|last of"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_inputs import Change
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["layout_edits"]
-
 _GATE_BITS = 1.5  # beside which of the orders it is; chosen, as the layers that have gates are few
 _LAYOUT_BITS = 5.0  # of a square constant transposed, say; chosen, as an attribute (transB) says the same
 

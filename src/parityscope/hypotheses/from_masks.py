@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["mask_edits"]
-
 _LOOKED_AT = 1 << 16  # elements of an input whose values are counted; chosen
 
 

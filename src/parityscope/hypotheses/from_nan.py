@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import Arrays
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["SWALLOWED", "swallowing_edits"]
-
 SWALLOWED = "swallowed"  # the kind of edit
 _BITS = 4.0  # as many as saying that an input is left out
 _BOUNDS = {"the lower bound": -np.inf, "the upper bound": np.inf}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["neighbour_edits"]
-
 _MOST_ALIKE = 10
 _AS_IT_IS = StretchEdit(words="", bits=0, at=-1)  # no step is at that place
 

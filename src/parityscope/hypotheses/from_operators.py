@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import Arrays
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["expansion_edits", "operator_edits", "relative_edits"]
-
 # What is no function of numbers alone, or no single one.
 _NO_FUNCTIONS = (
     of_kind("random", "control flow", "sequence", "text") - {"TfIdfVectorizer"}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import Behind
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["changed_place_edits", "edit_at_place", "line_edit_at", "place_edits"]
-
 _NOTHING = 1e-3  # of the typical squared error of what is wrong: less is the rounding of what is right; chosen
 _MOST_WRONG = 0.98  # of the elements: then it is no place; chosen
 _MOST_TABLED = 1 << 16  # elements of a table that a copy of the model is given; chosen

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = [
-    "PointwiseOperator",
-    "edit_with_operator",
-    "fitted_operator_edits",
-    "operators_with_numbers",
-    "quantiles_of",
-    "starts_of",
-]
-
 _PARTS = (0.25, 1.0, 2.5)  # of a default: where fits begin; chosen
 _NO_BOUND = 1e30  # a default beyond is none
 _FROM_NOTHING = (0.0, 0.5)  # where the default is nought

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["resampled_edits", "resampled_input_edits"]
-
 _MOST = 1 << 16  # elements of an input that is resampled; chosen
 _LOOKED_AT = 1 << 13  # elements that numbers are fitted to; chosen
 _LEAST = 3  # indices of an axis, below which nothing is resampled; chosen

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Get = Callable[[ComputedStretch, int], np.ndarray]
 
-__all__ = ["edits_with_several", "say_term"]
-
 _MOST_TERMS = 3  # chosen: each costs a number and a name
 _STARTS = 4  # first terms that are tried; chosen
 _ELEMENTS = 4096  # that terms are fitted to; chosen

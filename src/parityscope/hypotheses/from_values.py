@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     Get = Callable[["ComputedStretch", int], np.ndarray]
 
-__all__ = ["elementwise_edits", "fitted_edits"]
-
 # Functions that ONNX has an operator for, under the same name.
 _OPERATORS = FUNCTIONS.keys() & STANDARD.keys()
 _STEPS = frozenset({"Round", "Floor", "Ceil", "truncation to an integer"})  # between which a function is flat

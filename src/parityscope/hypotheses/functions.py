@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["FUNCTIONS"]
-
 _SMALLEST_HALF = 2.0**-14
 _LARGEST_HALF = 65504.0
 

@@ -20,8 +20,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["BLOCKS", "SYMMETRIC", "ZERO_POINT", "Grid", "GridRule", "Sharing", "grids_of", "sharings_of"]
-
 BLOCKS = (32, 64, 128, 16, 256)  # elements along an axis that share a scale, as in weights of 4 bits
 _TINY = np.finfo(np.float64).tiny
 

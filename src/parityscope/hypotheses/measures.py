@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ROUNDING", "MadeOnce", "StretchMeasures", "are_equal", "as_float64", "squared_differences"]
-
 ROUNDING = 3e-7  # relative to the tensor's size: what FP32 sums may leave, and no less is asked to be explained
 _PICKS = 20_000  # elements that a first look is about; chosen
 _MISFIT = 100.0  # squared errors of the tensor's size that an element costs which is finite on one side only

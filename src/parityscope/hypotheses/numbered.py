@@ -22,23 +22,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = [
-    "change_result",
-    "cut_above",
-    "cut_at_both",
-    "cut_below",
-    "cut_input",
-    "cutting",
-    "real_attributes",
-    "result_on_line",
-    "scale_input",
-    "scale_result",
-    "set_real_attribute",
-    "shift_input",
-    "shift_result",
-    "typical_size",
-]
-
 _HALF = 2  # bytes of a float whose arithmetic is another's
 
 

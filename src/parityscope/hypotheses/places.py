@@ -20,8 +20,6 @@ from parityscope.light_dataclasses import dataclass, replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Coordinate", "IndexPlace", "Run", "find_place", "run_along"]
-
 _MOST_RUNS = 8  # of a place; chosen
 _LONGEST_PERIOD = 64  # beside powers of two; chosen
 _LONGEST = 1 << 20  # values of a coordinate that is looked at; chosen

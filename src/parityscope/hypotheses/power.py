@@ -16,8 +16,6 @@ import re
 from parityscope.light_dataclasses import dataclass, field
 from parityscope.records import RuledOut
 
-__all__ = ["ARITHMETIC", "MOST_NUMBERS", "SURE_BITS", "KindTally", "find_least_share"]
-
 SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by chance
 MOST_NUMBERS = 4096  # count as evidence: elements of a tensor are not independent. Chosen.
 ARITHMETIC = "arithmetic"

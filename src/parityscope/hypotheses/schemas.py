@@ -14,19 +14,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = [
-    "attribute_value",
-    "axes_by_values",
-    "changed_node",
-    "default_of",
-    "describe_value",
-    "gives_decisions",
-    "input_label",
-    "quoted_words",
-    "schema_of",
-    "versions_of",
-]
-
 _ROLE = re.compile(
     r"(?i)bias|weight|scale|zero.point|mean|variance|epsilon|mask|initial\w* (?:hidden|cell)|lengths?|indices"
 )

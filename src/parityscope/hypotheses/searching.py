@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.stretch import ComputedStretch
     from parityscope.records import RuledOut
 
-__all__ = ["EditPattern", "FoundEdits", "Ranked", "generated_kinds", "pattern_of", "search_edits"]
-
 _WORTH_KEEPING = 0.05  # of the squared error
 _EXACT = 0.9999
 _PROMISING = 0.99

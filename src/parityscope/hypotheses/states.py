@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["kept_state_edits", "states_left"]
-
 # As the standard calls the first state that an operator is given, and the last that it gives.
 _INITIAL, _LAST = "initial_", "Y_"
 _KINDS_BITS = 6.0  # as many bits as saying that another tensor stands in a result's place

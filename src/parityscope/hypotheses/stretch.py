@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.hypotheses.edits import Arrays
 
-__all__ = ["ComputedStretch", "StretchContext"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StretchContext:

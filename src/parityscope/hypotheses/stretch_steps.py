@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import Arrays, StretchEdit
     from parityscope.hypotheses.stretch import StretchContext
 
-__all__ = ["build_program", "change_step", "fit_inputs", "set_opset"]
-
 
 def build_program(context: StretchContext) -> Program:
     """A program of the context's nodes, whose constants are the context's."""

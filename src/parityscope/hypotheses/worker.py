@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.stretch import ComputedStretch, StretchContext
     from parityscope.records import RuledOut
 
-__all__ = ["EditCandidate", "StretchAnswer", "StretchTask", "Worker", "skips_of_search"]
-
 _PAGE = 4096
 PATIENCE_S = 30.0  # of processor time for one edit; on quiet cores the slowest takes a tenth of a second. Chosen.
 _STANDSTILL_S = (

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LANGUAGES", "OWN", "columns_of", "current_language", "say_in_language", "speak_language", "translate_text"]
-
 OWN = "en"  # what the code is written in
 LANGUAGES = {OWN: "English", "zh": "中文"}
 _WIDE = "\u2e80"  # signs from here on take two columns of a terminal

@@ -20,8 +20,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Catalogue", "SentencePattern", "catalogue_of", "entries_of"]
-
 _PAIR = re.compile(r'^msgid (".*")\nmsgstr (".*")$', re.MULTILINE)
 # A word of a text that is there whole, whatever is filled in beside it.
 WORD = re.compile(r"\w+")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.languages.catalogue import Catalogue, SentencePattern
 
-__all__ = ["missing_in", "translate"]
-
 _CHINESE = re.compile("[\u2e80-\u9fff]")
 # Where a text is parted when nothing fits it whole, the strongest first, and what stands there in its place.
 _PARTS = (

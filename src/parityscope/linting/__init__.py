@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding, Skip
 
-__all__ = ["DEFAULT_FORMATS", "Lint", "Rule", "RuleExample", "known_rules", "lint", "rule_page"]
-
 DEFAULT_FORMATS = ("f16", "bf16")
 
 # What outside rules of an older form import -> what they write now (plugins.py tells them).

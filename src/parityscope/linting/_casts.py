@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from parityscope.linting.records import Place, Sheet
 
-__all__ = ["CastPair", "cast_pairs", "holds_every_number", "type_of"]
-
 # Bits of the largest run of whole numbers that a type holds, and of its exponent (0 for integers).
 _PRECISION = {
     "float64": (53, 11),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from parityscope.linting.records import Place, Sheet
 
-__all__ = ["EpsilonGuard", "find_guards"]
-
 _GUARDING = with_trait("guards")
 _LARGEST_EPSILON = 1e-2  # chosen: what is larger changes the function visibly and guards nothing
 # Operators whose output is exactly zero on ordinary data; Softmax underflows to it in 16 bits.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from parityscope.linting.records import Sheet
 
-__all__ = ["check_loading"]
-
 _MOST_NODES = (
     50_000  # chosen: the runtime takes 5 KB and 0.15 ms of a node (measured), and real networks have a tenth of that
 )

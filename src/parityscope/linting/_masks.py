@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from parityscope.linting.records import FileConstant
 
-__all__ = ["Goal", "goal_of", "is_mask"]
-
 _INTO = (with_trait("affine") - {"Div"}) | (with_trait("chooses elements") - {"OneHot"}) | {"Sum", "Trilu"}
 _THROUGH = MOVING | _INTO | {"Neg", "Div"} | {"Max", "Min"} | {"If"}
 _NORMALIZE = with_trait("softmax inside")

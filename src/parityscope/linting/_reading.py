@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
 
-__all__ = ["read_sheet"]
-
 _FEW = 4096  # elements that rules may look at one by one; chosen: every scalar, row of channels and small table
 _LARGE_INTEGERS = frozenset({ir.DataType.INT64, ir.DataType.UINT64, ir.DataType.UINT32})
 _SIXTEEN_BITS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from parityscope.linting.records import Place, Sheet
 
-__all__ = ["OverflowStep", "find_steps"]
-
 _SUMS = frozenset({"ReduceMean", "ReduceSum", "GlobalAveragePool"})
 _REACH = 8  # nodes between the square and the root behind it: reductions, divisions by a count, an epsilon
 _BETWEEN = _SUMS | with_trait("guards") | {"Mul", "Div"}

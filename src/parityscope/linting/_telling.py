@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Role
 
-__all__ = [
-    "format_number",
-    "format_plural",
-    "list_names",
-    "make_finding",
-    "name_places",
-    "offer_by_hand",
-    "offer_proof",
-    "site_of",
-]
-
 _NAMED = 3  # names written out in a sentence; details hold them all
 _KEPT = 200  # names that details hold
 

@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from parityscope.case.conformance import Dims
     from parityscope.linting.records import Place, Sheet
 
-__all__ = [
-    "CHOOSE_ELEMENTS",
-    "HOST",
-    "are_exchangeable",
-    "attribute_value",
-    "computing_readers",
-    "dims_of",
-    "format_dimensions",
-    "is_same_value",
-    "kept_in_fp32",
-    "node_behind",
-    "nodes_ahead",
-    "number_of",
-    "stands_for_a_bound",
-]
-
 
 def dims_of(value: ir.Value) -> Dims | None:
     """The declared dimensions: numbers, names, or None where the file says nothing; None when the rank is unknown."""

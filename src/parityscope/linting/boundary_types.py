@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "CST103"
 _TITLE = "Inputs or outputs of another type than float32"
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "CST106"
 _TITLE = "Control flow whose types do not agree"
 

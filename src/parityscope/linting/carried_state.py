@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "SEQ101"
 _TITLE = "State is carried from step to step"
 _RECURRENT = of_kind("recurrent")

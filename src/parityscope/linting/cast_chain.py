@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding, Role
 
-__all__ = ["RULE"]
-
 _CODE = "CST101"
 _TITLE = "A chain of Casts loses precision and comes back"
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding, Role
 
-__all__ = ["RULE"]
-
 _CODE = "RNG106"
 _TITLE = "The bounds of a Clip do not hold"
 _NO_BOUND = 1e38  # exporters write FP32's largest number, 3.4e38, for an absent bound

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.linting import Rule, RuleExample
     from parityscope.records import Finding
 
-__all__ = ["check_examples", "findings_of", "write_example"]
-
 
 def check_examples(rule: Rule, folder: Path) -> None:
     """Asks `rule` about each of its examples.

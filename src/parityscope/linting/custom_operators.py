@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "EXP105"
 _TITLE = "Operators that are not ONNX's own"
 

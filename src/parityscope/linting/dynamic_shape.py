@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "SHP101"
 _TITLE = "Inputs of dynamic shape"
 

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding, OfferedRepair, Role
 
-__all__ = ["RULE"]
-
 _CODE = "RNG103"
 _TITLE = "An epsilon vanishes in the number format"
 

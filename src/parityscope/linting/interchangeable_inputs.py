@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "BND101"
 _TITLE = "Inputs that can be exchanged without an error"
 

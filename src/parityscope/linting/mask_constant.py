@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding, Role
 
-__all__ = ["RULE"]
-
 _CODE = "RNG104"
 _TITLE = "A constant stands for infinity"
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "EXP102"
 _TITLE = "Node names that are missing or shared"
 

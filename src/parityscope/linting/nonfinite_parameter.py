@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Sheet
     from parityscope.records import Finding, Role
 
-__all__ = ["RULE"]
-
 _CODE = "RNG108"
 _TITLE = "A parameter is NaN or infinite"
 # Operators that may take one on purpose: they choose, fill or compare.

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding, Role
 
-__all__ = ["RULE"]
-
 _CODE = "QNT101"
 _TITLE = "A quantization scale that cannot be one"
 _SCALES = {name: STANDARD[name].positions(" scale") for name in of_kind("quantization") | with_trait("quantized")}

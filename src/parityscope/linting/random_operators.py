@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "RUN101"
 _TITLE = "Operators that draw random numbers"
 _RANDOM = of_kind("random")

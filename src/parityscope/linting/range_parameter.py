@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding, OfferedRepair, Role
 
-__all__ = ["RULE"]
-
 _NO_PARAMETER = 1e30  # chosen: beyond it stand only FP32's largest number and such; a trained parameter never does
 
 _CODE = "RNG101"

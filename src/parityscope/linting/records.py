@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.scanning import Numbers
     from parityscope.records import Skip
 
-__all__ = ["FileConstant", "Place", "Sheet"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:

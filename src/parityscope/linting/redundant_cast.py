@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "CST102"
 _TITLE = "Casts that change nothing"
 

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding, Role
 
-__all__ = ["RULE"]
-
 _CODE = "RNG105"
 _TITLE = "A step of a normalization or activation overflows"
 _FUSED = {

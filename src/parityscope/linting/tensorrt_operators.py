@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     Restriction = tuple[frozenset[str], str, Callable[[Sheet, ir.Node], bool]]
 
-__all__ = ["RULE", "read_matrix"]
-
 _CODE = "EXP106"
 _TITLE = "What the file needs of TensorRT's versions"
 _LATER = "later than 10.1"

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding, Role
 
-__all__ = ["RULE"]
-
 _CODE = "EXP101"
 _TITLE = "The model was exported in training mode"
 _RATIO = 0.5  # Dropout's default

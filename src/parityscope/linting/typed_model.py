@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "CST105"
 _TITLE = "The file computes in 16 bits by itself"
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "RNG102"
 _TITLE = "Parameters lose digits or vanish in the number format"
 

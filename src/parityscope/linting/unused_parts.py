@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "EXP103"
 _TITLE = "Parts that nothing needs"
 

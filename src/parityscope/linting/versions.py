@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "EXP104"
 _TITLE = "Versions that tools have limits about"
 _NO_LAYER_NORMALIZATION = 17

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Sheet
     from parityscope.records import Finding, Role
 
-__all__ = ["RULE"]
-
 _CODE = "CST104"
 _TITLE = "Integers beyond int32"
 _LOW, _HIGH = -(2**31), 2**31 - 1

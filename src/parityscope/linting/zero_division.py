@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "RNG107"
 _TITLE = "A division by a constant that is zero"
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-__all__ = ["RULE"]
-
 _CODE = "QNT102"
 _TITLE = "Quantization that is not symmetric int8"
 _ZERO_POINTS = {

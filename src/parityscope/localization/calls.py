@@ -38,17 +38,6 @@ if TYPE_CHECKING:
     # The number of a call, its inputs and its outputs -> the next states.
     Drive = Callable[[int, Arrays, Arrays], Arrays]
 
-__all__ = [
-    "CURVED",
-    "HONEST",
-    "CallStep",
-    "Growth",
-    "TokenParting",
-    "first_beyond",
-    "growth_of",
-    "has_other_arithmetic",
-]
-
 # A loop carries the rounding of its first calls on; two honest evaluations part as their roundings happen to fall. Chosen:
 # four times what one of them does at the same call, and never less than four roundings to float32 a call.
 HONEST = 4.0

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from parityscope.case.crossing import Crossing
     from parityscope.localization.sides import Sides
 
-__all__ = ["attribute_error"]
-
 # A stretch that moves the output by less than a tenth of its error is not looked into: it cannot be the main cause.
 _WORTH_DIVIDING = 0.1
 _EVALUATIONS = 24  # chosen: finds three separate culprits among 300 cuts (3 log2 300 = 25) in a few seconds

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from parityscope.records import Localization, Suspect
     from parityscope.trace import Trace
 
-__all__ = ["effects_on", "inject_errors"]
-
 _PLAIN = "plain"
 _TOGETHER = 4  # suspects whose effects are followed at once. Chosen: each holds what is live behind it
 # Of the squared output error: what the leading suspects leave over is no matter of the others. Chosen: a hundredth of what
@@ -47,6 +45,7 @@ class Added:
         self._error = error
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
+        """The tensor with the error in it, in its own dtype."""
         if array.dtype == np.bool_:
             return np.asarray(np.logical_xor(array, self._error))
         with np.errstate(invalid="ignore", over="ignore"):

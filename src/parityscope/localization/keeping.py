@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.localization.sides import Sides
 
-__all__ = ["Programs", "reads_of"]
-
 
 def reads_of(model: ir.Model, pairing: Mapping[str, str], wanted: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The nearest tensors of `wanted` above each of them.

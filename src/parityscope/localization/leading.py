@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from parityscope.records import Localization, Suspect
 
-__all__ = ["MOST", "leading_suspects"]
-
 MOST = 8  # chosen: the rest has a small share of the output error
 # Of the largest effect at the outputs (L2): a ten thousandth of its square cannot matter to the verdict. Chosen.
 _LEAST = 1e-2

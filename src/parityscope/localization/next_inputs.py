@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Feed", "feed_inputs", "has_ended", "read_feed", "start_inputs", "token_of"]
-
 _LINE = re.compile(r"(?P<what>.+?)(?:\s+from\s+(?P<start>.+?))?(?:\s+until\s+(?P<stop>\d+))?\s*")
 _TOKEN = re.compile(r"argmax\((.+)\)")
 _APPEND = re.compile(r"append\(([^,]+),\s*(.+)\)")

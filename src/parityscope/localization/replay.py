@@ -47,16 +47,6 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
     from parityscope.trace import Trace
 
-__all__ = [
-    "Given",
-    "LocalizationOptions",
-    "introduced_to_sort_by",
-    "localize",
-    "observed_tensors",
-    "replay_tensors",
-    "replayed_values",
-]
-
 
 def between_parts(sides: Sides) -> tuple[Spread, ...]:
     """The tensors that differ by more than one FP32 rounding between the parts that recorded them, the largest first.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
     from parityscope.trace import Trace
 
-__all__ = ["Sides"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:

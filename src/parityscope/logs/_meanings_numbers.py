@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from parityscope.logs.records import Meaning
 
-__all__ = ["NUMBERS"]
-
 _ISSUE = "https://github.com/NVIDIA/TensorRT/issues"
 _INT64_END = (
     'exporters write the largest INT64 as "to the end" of a Slice, and clamped to the largest INT32 it means the same'

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.logs.records import Meaning
 
-__all__ = ["TF32"]
-
 _ISSUE = "https://github.com/NVIDIA/TensorRT/issues"
 
 TF32 = (

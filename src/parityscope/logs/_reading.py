@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["read_log"]
-
 _VERBOSE = (
     "build again with verbose output: trtexec --verbose, polygraphy run --verbose, or trt.Logger(trt.Logger.VERBOSE)"
 )

@@ -17,8 +17,6 @@ from parityscope.logs.records import MOST, WeightIssue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["WeightLines", "kind_of"]
-
 _COUNTED = re.compile(r"\s*- (\d{1,12}) weights are affected by this issue: (.*)")
 _LISTED = re.compile(r"\s*List of affected weights: ?(.*)")
 _NAMED = re.compile(r"Weights \[name=(.*)\] had the following issues when converted to (\w+)")

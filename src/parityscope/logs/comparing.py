@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.logs.records import EngineLayer, Log
 
-__all__ = ["LogDifference", "LogPair", "NodePair", "compare_logs", "layer_of"]
-
 # What differs between any two builds and says nothing about numbers.
 _UNREMARKABLE = frozenset({"engine generated in", "engine built in", "throughput", "GPU memory"})
 

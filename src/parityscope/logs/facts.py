@@ -6,8 +6,6 @@ import re
 
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["FACTS", "Fact", "flags_of", "parse_banner", "parse_performance", "profile_row", "version_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from parityscope.logs.comparing import LogPair
     from parityscope.logs.records import EngineLayer, Log, Noted, WeightIssue
 
-__all__ = ["find_between", "find_in_log", "find_pair"]
-
 _TYPE_NAMES = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8"}
 _NETWORK = "parityscope network model.onnx"
 _MOST_WILD = 100  # names with a * that are looked for, each among all nodes (chosen)

@@ -20,8 +20,6 @@ from parityscope.logs.records import EngineLayer, EngineTensor, IOTensor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["detailed_layer", "io_tensor", "plain_layer", "type_word"]
-
 _TYPES = "Float|Half|BFloat16|BF16|Int8|UInt8|Int32|Int64|Int4|Bool|FP8|Fp8|FP4|Fp4|E8M0"
 _PLAIN = re.compile(r"Layer\(([^)]*)\): (.*)$")
 # What stands behind a tensor's name: its name is what lies between the tensor before it and this.

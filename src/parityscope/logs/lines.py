@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-__all__ = ["ALWAYS", "BLOCK", "LONGEST", "Source", "is_noise", "lines_of", "split_prefix", "strip_prefixes", "text_of"]
-
 _TIMES = 100  # that a compressed log may be larger than its file (chosen): real ones are 15 to 40 times as large
 ALWAYS = 1 << 26  # bytes that it may be in any case (chosen)
 _MOST = 1 << 32  # bytes (chosen): verbose builds write a hundredth of it, and reading as much takes a minute

@@ -14,8 +14,6 @@ from parityscope.logs._meanings_tf32 import TF32
 if TYPE_CHECKING:
     from parityscope.logs.records import Meaning
 
-__all__ = ["MEANINGS", "explain_line", "fact_in"]
-
 MEANINGS: tuple[Meaning, ...] = (*TF32, *NUMBERS, *FAILURES, *RUNS)
 _COMPILED = MappingProxyType({meaning.name: re.compile(meaning.pattern) for meaning in MEANINGS})
 

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_helper", "is_reformat", "metadata_nodes", "name_nodes", "parts_of"]
-
 _ONNX_LAYER = "[ONNX Layer: "
 _JOINED = re.compile(r"\][\x1e\x1f]")
 _HELPER = re.compile(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.logs.meanings import MEANINGS
 
-__all__ = ["log_codes", "log_page"]
-
 # Codes that are put together from several lines, or from two logs, in the words that their findings use.
 _COMPOSED = {
     "RNG201": (

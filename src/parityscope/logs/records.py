@@ -13,21 +13,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Skip
 
-__all__ = [
-    "MOST",
-    "BuilderFusion",
-    "EngineLayer",
-    "EngineTensor",
-    "IOTensor",
-    "Log",
-    "LogLine",
-    "LogTiming",
-    "Meaning",
-    "Noted",
-    "Unparsed",
-    "WeightIssue",
-]
-
 Effect = Literal["harmful", "may harm", "harmless"]
 
 MOST = 50_000  # entries of one kind that are kept (chosen): the largest networks have some ten thousand layers

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.logs.comparing import LogPair
     from parityscope.logs.records import Log
 
-__all__ = ["NodeTimes", "node_times"]
-
 _FORMATS = {"Half": "f16", "BFloat16": "bf16", "BF16": "bf16", "FP8": "f8e4m3", "Fp8": "f8e4m3"}
 
 

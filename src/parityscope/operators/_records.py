@@ -10,8 +10,6 @@ from parityscope.light_dataclasses import KW_ONLY, dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Exactness", "Kind", "Moves", "Operator", "Positions", "Trait"]
-
 Kind = Literal[
     "activation", "arithmetic", "attention", "bits", "choice", "classical", "comparison", "constant", "control flow",
     "conversion", "embedding", "function", "logic", "movement", "normalization", "other", "pooling", "product",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.operators._records import Operator
 
-__all__ = ["OPERATORS"]
-
 OPERATORS = (
     Operator("Abs", "arithmetic", scales_with=(0,), exactness="exact", traits=("keeps elements", "pointwise")),
     Operator(

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from parityscope.operators._records import Operator
 
-__all__ = ["OPERATORS"]
-
 _DOMAIN = "com.microsoft"
 OPERATORS = (
     Operator("Attention", "attention", domain=_DOMAIN, typed_like=0),

@@ -9,8 +9,6 @@ from parityscope.operators._records import Operator
 if TYPE_CHECKING:
     from parityscope.operators._records import Moves, Positions, Trait
 
-__all__ = ["OPERATORS"]
-
 
 def _moving_operator(
     name: str,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.operators._records import Operator
 
-__all__ = ["OPERATORS"]
-
 OPERATORS = (
     Operator("CausalConvWithState", "product"),
     Operator("Conv", "product", inputs=("input", "weight", "bias"), multiplies=(0, 1), weight_axis=0, exactness="sums"),

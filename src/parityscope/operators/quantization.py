@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.operators._records import Operator
 
-__all__ = ["OPERATORS"]
-
 OPERATORS = (
     Operator(
         "DequantizeLinear", "quantization", inputs=("input", "quantization scale", "zero point"), exactness="exact"

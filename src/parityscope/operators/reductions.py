@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.operators._records import Operator
 
-__all__ = ["OPERATORS"]
-
 OPERATORS = (
     Operator("ReduceL1", "reduction", inputs=("input", "axes"), scales_with=(0,), exactness="sums"),
     Operator("ReduceL2", "reduction", inputs=("input", "axes"), scales_with=(0,), exactness="sums"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.operators._records import Operator
 
-__all__ = ["OPERATORS"]
-
 OPERATORS = (
     Operator("AffineGrid", "resampling", inputs=("input", "shape")),
     Operator("Col2Im", "resampling"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.operators._records import Operator
 
-__all__ = ["OPERATORS"]
-
 OPERATORS = (
     Operator("If", "control flow", inputs=("branch",), exactness="exact"),
     Operator("Loop", "control flow", inputs=("trip count", "continuation"), exactness="exact", carries=(2, 1)),

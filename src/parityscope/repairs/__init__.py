@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = ["Advice", "Repair", "known_advice", "known_repairs"]
-
 _UNDO = "keep the original file; the repair only ever writes a copy"
 
 

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = [
-    "array_of",
-    "has_consent",
-    "insert_before",
-    "nodes_of",
-    "only_reader",
-    "remove_unread",
-    "replace_value",
-    "scalar_of",
-]
-
 
 def nodes_of(model: ir.Model, finding: Finding) -> list[ir.Node]:
     """The nodes of the main graph that a finding is about: details "node", else "nodes", else its site."""

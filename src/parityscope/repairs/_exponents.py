@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
 
-__all__ = ["HEADROOM", "ExponentScaling", "scale_exactly", "solve_scaling"]
-
 _Slot = tuple[str, int | str]  # ("in", position), ("out", position) or ("attr", name)
 _Equation = dict[_Slot, Fraction]
 # y(a x) = a y(x) for a power of two a, in the first input; further inputs are indices, shapes or slopes.

@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = [
-    "Quotient",
-    "Softmax",
-    "axes_of",
-    "both_operand_orders",
-    "chain_axes",
-    "find_quotient",
-    "find_softmax",
-    "insert_reduction",
-    "keeps_dims",
-    "mean_removed",
-    "producer_of",
-    "squared_by",
-]
-
 
 # The opset from which a reduction reads its axes as an input.
 _AXES_AS_INPUT = {"ReduceMax": 18, "ReduceSum": 13}

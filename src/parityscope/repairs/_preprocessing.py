@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["Preprocessing", "preprocessing_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preprocessing:

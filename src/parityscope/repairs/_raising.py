@@ -10,8 +10,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["adopt_copy", "raise_opset", "shapes_of"]
-
 
 def raise_opset(model: ir.Model, opset: int) -> ir.Model | None:
     """`model` itself if it has at least `opset`, else a converted copy for `adopt_copy`; None where the converter cannot.

@@ -30,8 +30,6 @@ from parityscope.repairs import Advice
 if TYPE_CHECKING:
     from parityscope.records import Finding
 
-__all__ = ["ADVICE"]
-
 _CODE = '''import tensorrt as trt
 
 INPUTS = {inputs}

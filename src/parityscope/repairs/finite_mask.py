@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.records import Finding
 
-__all__ = ["REPAIR"]
-
 _MASK = 1e4  # BERT's; exp(-1e4) is 0 in every format, and every 16-bit format holds the number
 _REACH = 16  # nodes on the way to a Softmax: an exported mask takes up to ten. Chosen, as in the rule that finds masks
 _MAKE = MOVING | {"ConstantOfShape", "Trilu"}

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = ["REPAIR"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChannelMap:

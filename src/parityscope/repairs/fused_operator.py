@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
     from parityscope.repairs._patterns import Quotient
 
-__all__ = ["REPAIR"]
-
 _CLOSE = 1e-4  # relative; exporters write the constants with four digits or more
 _TANH_SCALE = math.sqrt(2.0 / math.pi)
 _OPSETS = {"LayerNormalization": 17, "RMSNormalization": 23, "Gelu": 20, "Softmax": 13}

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.records import Finding
 
-__all__ = ["REPAIR"]
-
 _OPSET = 15
 _FORMATS = frozenset({"f16", "bf16"})
 

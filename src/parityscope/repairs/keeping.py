@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model, Sample
 
-__all__ = ["KEEP", "keep_around"]
-
 KEEP = "keep_in_fp32"
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.records import Finding
 
-__all__ = ["REPAIR"]
-
 _STEPS = 16  # chosen: a root of so many steps of the format is rounded by 1/32 of itself at most
 
 

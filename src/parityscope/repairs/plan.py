@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.records import RepairOutcome
     from parityscope.repairs.search.writing import WrittenRepair
 
-__all__ = ["SCHEMA", "RepairPlan", "applied_plan", "plan_text", "read_plan"]
-
 SCHEMA = "parityscope-plan/2"
 _END = "end"  # the last table: TOML that was cut off between two tables is TOML too, and would keep fewer nodes
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.plan import RepairPlan
     from parityscope.repairs.search.records import RepairTask
 
-__all__ = ["certified_plan"]
-
 
 def certified_plan(
     plan: RepairPlan, task: RepairTask, folder: Path, output: Path | None, progress: Progress

@@ -26,8 +26,6 @@ from parityscope.repairs import Advice
 if TYPE_CHECKING:
     from parityscope.records import Finding
 
-__all__ = ["ADVICE"]
-
 
 def _write_recipe(finding: Finding) -> str | None:
     recipe = finding.details.get("recipe")

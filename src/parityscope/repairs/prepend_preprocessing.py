@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
     from parityscope.repairs._preprocessing import Preprocessing
 
-__all__ = ["REPAIR"]
-
 _NAME = "prepend_preprocessing"
 
 

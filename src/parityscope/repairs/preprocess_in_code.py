@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = ["ADVICE"]
-
 
 def _write_code(finding: Finding) -> str | None:
     found = preprocessing_of(finding.details)

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = ["REPAIR"]
-
 _NAME = "raise_epsilon"
 _GUARDS = with_trait("guards")
 

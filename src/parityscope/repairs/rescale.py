@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
     from parityscope.repairs._patterns import Quotient, Softmax
 
-__all__ = ["REPAIR"]
-
 
 def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     wanted = nodes_of(model, finding)

@@ -33,8 +33,6 @@ from parityscope.repairs import Advice
 if TYPE_CHECKING:
     from parityscope.records import Finding
 
-__all__ = ["ADVICE", "SETTINGS", "settings_of"]
-
 _BEFORE_11 = "# TensorRT 8 to 10; TensorRT 11 follows the types of the ONNX model: convert those instead\n"
 SETTINGS = MappingProxyType(
     {

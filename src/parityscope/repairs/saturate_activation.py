@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.records import Finding
 
-__all__ = ["CLIPPED", "REPAIR", "saturation_proof"]
-
 CLIPPED = "::clipped"  # what the name of the tensor behind the Clip ends in
 _BOUNDS_AS_INPUTS = 11  # the opset from which Clip reads its bounds as inputs
 

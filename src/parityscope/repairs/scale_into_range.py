@@ -71,8 +71,6 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
     from parityscope.repairs._exponents import ExponentScaling
 
-__all__ = ["REPAIR", "write_scaling"]
-
 _MORE = 6  # exponents tried above the least: roots, cubes and squares of squares ask for multiples of 2, 3 or 4
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = ["REPAIR"]
-
 _AXES_AS_INPUT = 13  # the opset from which Squeeze reads its axes as an input
 
 

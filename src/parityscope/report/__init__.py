@@ -17,8 +17,6 @@ from parityscope.plugins import discover_plugins, find_plugin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Renderer", "known_renderers", "renderer_for", "renderer_named"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renderer:

@@ -17,8 +17,6 @@ from parityscope.report.words import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["lines_of"]
-
 _GROUP = "parityscope.repairs"
 
 

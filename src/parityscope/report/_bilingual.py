@@ -16,8 +16,6 @@ from parityscope.languages import OWN, current_language, translate_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["OTHER", "in_language", "paired_texts", "pairs_of"]
-
 OTHER = "zh"
 _PIECE = re.compile(r"(?s)<(script|style)\b.*?</\1>|<!--.*?-->|<(?:[^<>\"]|\"[^\"]*\")*>|[^<]+")
 _WORDS = re.compile("[A-Za-z]{2}")

@@ -14,8 +14,6 @@ from parityscope.report.words import as_number, clean, format_figure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["describe_amplifying_layers"]
-
 _GAIN = 2.0  # inherited over what enters, both relative; below it a layer is like many. Chosen.
 _ABOVE = 4.0  # of the FP32 floor: what is amplified is more than noise (the margin of the grade "f32")
 _NAMED = 3  # of them, the largest gains first. Chosen.

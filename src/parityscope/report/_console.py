@@ -17,20 +17,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = [
-    "INDENT",
-    "VERDICT_STYLES",
-    "command_line",
-    "keep_units",
-    "print_heading",
-    "print_labelled",
-    "print_not_examined",
-    "print_paragraph",
-    "print_rows_left",
-    "print_table",
-    "write_to_console",
-]
-
 VERDICT_STYLES = {"within": "bold green", "beyond": "bold red", "incomplete": "bold yellow"}
 INDENT = "  "
 # Narrower than this, names are cut rather than tables squeezed further (chosen: the narrowest usual terminal split).

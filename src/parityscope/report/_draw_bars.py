@@ -10,8 +10,6 @@ from parityscope.report import svg
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["draw_channel_bars"]
-
 _WIDTH, _ROW, _TOP, _BOTTOM = 540.0, 20.0, 4.0, 6.0
 _LEFT, _RIGHT = 92.0, 74.0
 _MOST = 12

@@ -10,8 +10,6 @@ from parityscope.report.words import as_number, clean, format_figure, format_per
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["draw_curve", "view_curve"]
-
 _WIDTH, _HEIGHT = 540.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 12.0, 44.0
 _FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)

@@ -14,8 +14,6 @@ from typing import Any
 
 from parityscope.report import svg
 
-__all__ = ["draw_errors", "draw_values"]
-
 _Bins = Sequence[tuple[int, int]]
 
 _WIDTH = 540.0

@@ -14,8 +14,6 @@ from parityscope.report.words import format_percent, shorten_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["draw_stretches"]
-
 _WIDTH, _HEIGHT = 1120.0, 220.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
 _FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)

@@ -15,8 +15,6 @@ from parityscope.report.words import as_number, clean, format_count, format_figu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_figures"]
-
 _NAMED_SUSPECTS = 3
 
 

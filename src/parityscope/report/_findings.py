@@ -19,8 +19,6 @@ from parityscope.report.words import (
     format_seconds,
 )
 
-__all__ = ["findings_in_words", "view_experiments", "view_findings", "view_sequence"]
-
 _ROLES: Mapping[str, tuple[int, str]] = {
     "cause": (0, "Cause"),
     "contributing": (1, "Contributing"),

@@ -15,8 +15,6 @@ from parityscope.report.words import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["FORMAT_FLAGS", "tool_rows"]
-
 # What trtexec and Polygraphy (to TensorRT 10) are told of a format.
 FORMAT_FLAGS = {"f16": "--fp16", "bf16": "--bf16", "int8": "--int8"}
 

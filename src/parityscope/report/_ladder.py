@@ -9,8 +9,6 @@ from parityscope.report.words import ABSENT, clean, format_count, format_figure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_ladder", "view_triangle"]
-
 
 def view_ladder(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """One row a rung, from loose to tight; empty when no tensors were compared."""

@@ -16,8 +16,6 @@ from parityscope.report.words import as_number, clean
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["STATES", "columns_of_rows", "network_map"]
-
 # In the order of what a cell of the strip shows where several tensors share it: the last one wins.
 STATES = ("not judged", "as expected", "hands on or amplifies what enters", "introduces error", "not finite")
 _UNKNOWN, _EXPECTED, _INHERITS, _INTRODUCES, _BROKEN = range(len(STATES))

@@ -10,8 +10,6 @@ from parityscope.languages import say_in_language
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["escape_markup", "fence_lines", "markdown_table"]
-
 
 def escape_markup(text: str) -> str:
     """`text` in which nothing is taken for markup."""

@@ -12,8 +12,6 @@ from parityscope.report.words import as_number, clean, format_count, format_perc
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["FROM_OUTPUTS", "next_command", "next_measurement", "say_no_cause", "tensors_to_record"]
-
 FROM_OUTPUTS = "FUS014"  # says all of it itself (checks/outputs_alone.py)
 _LISTED = 3  # claims that were ruled out, in words; chosen
 _SAME_ARGUMENTS, _OF_COMPARE = {"compare", "localize"}, ("--ladder", "--all-tensors")

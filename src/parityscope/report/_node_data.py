@@ -22,8 +22,6 @@ from parityscope.report.words import as_number, clean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["make_overlay"]
-
 # An upper bound and a colour: whole decades of relative L2 error. The viewer's gradients are linear between the least
 # and the greatest value, which shows nothing of errors that span ten decades. Colours: ColorBrewer's YlOrRd, which
 # stays in order for readers with any colour blindness and in grey.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache
     from markupsafe import Markup
 
-__all__ = ["TEMPLATES", "content_policy", "embedded_json", "laid_out", "leading_markup", "text_of", "trusted_markup"]
-
 TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPT = re.compile(r"(?s)<script>(.*?)</script>")
 _leading: ContextVar[str] = ContextVar("leading", default="")

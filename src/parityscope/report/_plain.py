@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-__all__ = ["plain_items", "to_plain_data"]
-
 
 def plain_items(held: Mapping[str, Any]) -> dict[str, Any]:
     """A whole document as plain data, its keys in their order."""

@@ -9,8 +9,6 @@ from parityscope.report.words import as_number, clean, format_count, format_perc
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["describe_nearest", "describe_ruled_out", "list_ruled_out", "say_ruled_out", "view_ruled_out"]
-
 _WEAK = 0.5  # of the error: what is found from a larger share on alone rules out little; chosen
 _KINDS = 4  # in a sentence; the table has all. Chosen.
 

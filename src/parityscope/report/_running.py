@@ -20,8 +20,6 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_running"]
-
 _Facts = list[tuple[str, str]]
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from parityscope.report.screen_rows import Row
 
-__all__ = ["describe_handing_on", "number_node", "place_outside", "region_of", "rows_of_place"]
-
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 # Where causes of these codes and families are, which have no layer.
 _PLACES: Mapping[str, str] = {

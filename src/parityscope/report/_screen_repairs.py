@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from parityscope.report.screen_rows import Row
 
-__all__ = ["MOST_ADVICE", "rows_of_proof", "rows_of_repairs"]
-
 MOST_ADVICE = 3
 _SEARCHED = "search for the smallest change that keeps the error within 1 % (another limit: --budget):"
 

@@ -14,8 +14,6 @@ from parityscope.report.words import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_skips"]
-
 _TOGETHER = 3  # with more of one kind and reason, they are one row. Chosen.
 _SHOWN = 3  # names of such a row that are written out in it; the page unfolds the others. Chosen.
 # What only says that there is no value; where another skip says why there is none, it adds nothing.

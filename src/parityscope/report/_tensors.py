@@ -18,16 +18,6 @@ from parityscope.report.words import (
     format_shape,
 )
 
-__all__ = [
-    "GRADES",
-    "describe_nonfinite",
-    "is_minor_suspect",
-    "shade_of_error",
-    "view_outputs",
-    "view_suspects",
-    "view_tensors",
-]
-
 GRADES: Mapping[str, str] = {
     "f32": "FP32",
     "tf32": "TF32",

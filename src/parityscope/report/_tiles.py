@@ -25,8 +25,6 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["view_tiles"]
-
 _Tile = dict[str, str]
 _BECOMES = "\N{RIGHTWARDS ARROW}"
 

@@ -24,15 +24,6 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "are_decisions_others",
-    "badness_of_output",
-    "describe_decisions_after",
-    "describe_usability",
-    "lost_elements",
-    "name_output",
-]
-
 _NAME = 40  # characters of a name, as on the first screen
 _REAL = "DAT004"  # says that the error belongs to the test data
 # Times what is expected: from the first on it is told as a multiple, and the second is far enough for everybody; chosen.

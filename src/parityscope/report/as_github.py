@@ -15,8 +15,6 @@ from parityscope.report.words import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["RENDERER", "annotate_study", "quiet_lines", "render_github", "workflow_command"]
-
 
 def render_github(document: Mapping[str, Any]) -> str:
     """The report as lines of text."""

@@ -29,8 +29,6 @@ from parityscope.report.view import view_study
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["RENDERER", "render_html"]
-
 # Rows of the table that are there without JavaScript (chosen: a screenful or two; all of them would be most of the page).
 _FALLBACK = 50
 # A graph with at most this many nodes side by side stands beside the plots, a wider one below them.

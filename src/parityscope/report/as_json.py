@@ -15,8 +15,6 @@ from parityscope.report._plain import to_plain_data
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RENDERER", "documented_part", "render_json"]
-
 _LEFT_OUT = {"calls", "graph_views", "ladder", "localization", "plots", "tensors", "wiring"}
 _BULK = {"executed_layers", "statistics", "measurements", "per_sample"}
 

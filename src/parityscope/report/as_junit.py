@@ -17,8 +17,6 @@ from parityscope.report.words import as_number, clean, format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["RENDERER", "JUnitCase", "make_suite", "render_junit", "render_suites", "suite_of_study"]
-
 JUnitCase = tuple[str, str, str]  # name, "failure" or "error" or "", message
 
 

@@ -13,8 +13,6 @@ from parityscope.report.words import as_number, clean, format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["RENDERER", "render_markdown"]
-
 _SYMBOLS = {"within": "✓", "beyond": "✕"}
 _MOST = 30  # outputs in the table; chosen, a screen
 

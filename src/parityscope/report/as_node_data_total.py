@@ -13,8 +13,6 @@ from parityscope.report._node_data import make_overlay
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RENDERER", "render_node_data_total"]
-
 
 def render_node_data_total(document: Mapping[str, Any]) -> str:
     """The overlay as JSON text."""

@@ -18,8 +18,6 @@ from parityscope.report.words import as_number, clean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["RENDERER", "make_result", "render_sarif", "results_of_study", "sarif_log", "titles_of_rules"]
-
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"cause": "error", "contributing": "warning"}
 _UNNAMED = "PARITY"  # the rule of outputs that are beyond without a named cause

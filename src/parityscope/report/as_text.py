@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["RENDERER", "plain_first_screen", "print_first_screen", "render_first_screen", "render_text"]
-
 _STUDY = "STUDY"  # in commands about its folder
 _STUDY_WORD = re.compile(rf"(?<!\S){_STUDY}(?!\S)")  # a word by itself: a file may be named like it
 _OUTCOMES = {"supports": "green", "refutes": "dim", "inconclusive": "yellow"}

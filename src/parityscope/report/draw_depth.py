@@ -16,8 +16,6 @@ from parityscope.report.words import format_figure, shorten_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["CALLS", "axis_of_indices", "draw_depth"]
-
 _WIDTH, _HEIGHT = 1120.0, 400.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
 # Decades shown below the largest error at most: 16 is the whole range of float64's precision.

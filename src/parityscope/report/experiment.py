@@ -10,8 +10,6 @@ from parityscope.report.words import format_figure
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["FORMS"]
-
 
 def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if "experiments" in document:

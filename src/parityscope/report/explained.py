@@ -11,8 +11,6 @@ from parityscope.report.forms import plain_forms
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["FORMS"]
-
 
 def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if "page" in document:

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.backends import Backend
     from parityscope.report.screen_rows import Row
 
-__all__ = ["first_screen"]
-
 _ALL = 0.995  # of the error, which three digits call all of it
 _MOST_NOTES = 2
 _MEASURES = frozenset({"record", "reduce"})  # repairs that measure: they have a row of their own

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["ENDINGS", "PLAIN", "Forms", "Page", "format_of_file", "plain_forms"]
-
 _FORMATS = ("text", "json", "html", "markdown")
 # Of a file's name, and the format that it says.
 ENDINGS: Mapping[str, str] = MappingProxyType(

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from parityscope.report.forms import Forms
 
-__all__ = ["KINDS", "forms_of"]
-
 # Each is called as the module whose FORMS write it.
 KINDS = (
     "diff",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["describe_samples", "print_listed", "print_skipped", "view_closing", "view_listed"]
-
 
 def view_listed(document: Mapping[str, Any]) -> dict[str, Any]:
     """The parts that such documents share: findings, each with what to do about it alone, what was skipped, and the command."""

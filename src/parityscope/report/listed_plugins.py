@@ -10,8 +10,6 @@ from parityscope.report.forms import plain_forms
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["FORMS"]
-
 
 def _list_lines(document: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     if len(document) == 1:

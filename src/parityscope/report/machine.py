@@ -9,8 +9,6 @@ from parityscope.report.forms import plain_forms
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["FORMS"]
-
 _INDENT = 16
 
 

@@ -19,8 +19,6 @@ from parityscope.report.words import as_number, clean, format_count, format_perc
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["FORMS", "view_model_alone"]
-
 _NAME = 48  # characters of a name
 _LONGEST = 150  # of an answer: two lines
 _GENERATED = "the samples are generated: give real ones with --inputs"

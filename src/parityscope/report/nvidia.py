@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends import Certainty
 
-__all__ = ["deploys_with_tensorrt", "view_nvidia_commands"]
-
 _BLOBS, _JSON = "for-trtexec", "for-polygraphy"
 _FIRST = "0000000000.args"
 _BEFORE_11, _FROM_10, _FROM_11, _ALL = "8.6 to 10", "10 and 11", "11", "8.6 to 11"

@@ -26,16 +26,6 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = [
-    "WEAK",
-    "diagnose_again_command",
-    "diagnose_switched_command",
-    "name_written_file",
-    "proof_command",
-    "repair_command",
-    "view_repairs",
-]
-
 _REFERENCE = "ort"  # the target where none is given, as the command line has it
 
 # What a repair that has no file of its own is called where a title stands; others are called as their file is.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from parityscope.checks.preparing import Parting
 
-__all__ = ["FORMS", "preprocessing_document"]
-
 _SCHEMA = "parityscope-preprocessing/1"
 
 

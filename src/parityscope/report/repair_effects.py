@@ -16,22 +16,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends import Backend
 
-__all__ = [
-    "KEEP",
-    "PROVED",
-    "SYMPTOMS",
-    "cause_of",
-    "change_by_proof",
-    "describe_change",
-    "describe_effect",
-    "describe_left",
-    "describe_proof",
-    "is_proved",
-    "left_by_proof",
-    "limit_of",
-    "runtime_of",
-]
-
 PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
 KEEP = "keep_in_fp32"
 # Codes that say what is wrong with an output, and not what made it so.

@@ -7,8 +7,6 @@ import re
 from parityscope.languages import columns_of, say_in_language
 from parityscope.report.words import LONGEST_NAME, clean, name_once, shorten_name
 
-__all__ = ["LINE", "LONGEST", "SHORTER", "Row", "cut_text", "first_sentence", "make_row"]
-
 Row = dict[str, str]
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
 LONGEST, SHORTER, LINE = 290, 170, 84

@@ -16,23 +16,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = [
-    "Frame",
-    "at_indices",
-    "format_power",
-    "line_path",
-    "linear_scale",
-    "list_decades",
-    "list_ticks",
-    "point_path",
-    "spread_apart",
-    "svg_element",
-    "svg_figure",
-    "svg_text",
-    "thin_dots",
-    "thin_line",
-]
-
 # How far a drawing may shrink before it scrolls instead: 12-pixel labels stay at 9 pixels, the least that can be read.
 _LEAST = 0.75
 # Of a line's points over one CSS pixel all that can be told apart, and of dots as many as a reader can count; chosen.

@@ -28,8 +28,6 @@ from parityscope.report.words import as_number, clean, format_count, format_figu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_answer", "view_study"]
-
 # Two runs that differ by no more do not vary: one rounding of FP32.
 _FLOAT32_ROUNDING = 2.0**-24
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from parityscope.server.index import StudyIndex
     from parityscope.server.uploading import Comparisons
 
-__all__ = ["Served", "make_ready", "make_server"]
-
 _PAGE = 50  # studies of a list; chosen
 _SERIES = 25  # trends of a page; chosen
 _SPARK = 40  # studies of a small line

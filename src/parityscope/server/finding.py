@@ -16,8 +16,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FoundStudy", "find_places", "identity_of", "mark_of", "open_document"]
-
 _DEEPEST = 6  # folders below the root; chosen
 _MOST = 1_000_000  # entries that are looked at; chosen: a hundred times 10,000 studies with their files
 _STUDY = b"study.json"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["StudyIndex", "list_series", "list_studies", "open_index", "points_of_series", "study_by_identity"]
-
 _FORM = f"1 {__version__}"  # of the tables, and of what reads studies
 _COLUMNS = tuple(one.name for one in fields(StudySummary))
 _EVERY_S = 2.0  # at most so often is the folder walked again; chosen

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from parityscope.server.finding import FoundStudy
 
-__all__ = ["StudySummary", "summarize_study"]
-
 _LARGEST = 256 << 20  # bytes of a document, as `load_study` takes them
 _LONGEST = 400  # signs of a text in a list; chosen
 _VERDICTS = {"within", "beyond", "incomplete"}

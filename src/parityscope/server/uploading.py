@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["UPLOADS", "Comparisons", "SentFile", "UploadedComparison", "start_comparison"]
-
 UPLOADS = "uploads"
 DECLARED = ("f32", "tf32", "f16", "bf16", "int8")
 _TOGETHER = 2  # comparisons that run at once; chosen

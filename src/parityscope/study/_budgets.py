@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.records import Pair, Policy, Verdict
 
-__all__ = ["judge_by_budgets", "known_metrics", "misses_budget", "said_of_budgets", "stated_budget"]
-
 
 @functools.cache
 def known_metrics() -> Mapping[str, Literal["lower", "higher"]]:

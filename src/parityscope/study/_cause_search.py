@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from parityscope.study._copy import Copy
     from parityscope.study._merged_diagnosis import Further
 
-__all__ = ["search_causes"]
-
 _STEPS = 4  # chosen: more causes than that at once were in no public report
 _LOOKS = 6  # chosen: of the same size as the first; attempts that lead nowhere count too
 # Elements of tensors inside the network that all looks together may hold against each other: no clock's, so that a slow machine

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
     from parityscope.study._copy import Copy
 
-__all__ = ["EXHAUSTED", "CauseClaim", "Trail", "better_trail", "cut_unjustified", "further_of"]
-
 # Of the squared error: what takes so much with nothing fitted is told, whatever the rest is, if no accident brings that about
 # among all that was tried (chosen). A vector of d independent directions comes so near by accident with (after / before)^d,
 # of which a sample is taken to have four, as in the search for transformations of the input.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Target
 
-__all__ = ["STATISTICS", "Measured", "Notebook", "notebook_of"]
-
 # The records that statistics are made of.
 STATISTICS = (Statistics, Floats, Exact, Moments, Histogram, Sketch, Channels, Scores)
 

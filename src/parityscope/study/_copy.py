@@ -36,8 +36,6 @@ Source = Callable[[int], Arrays | None]
 # The position of a sample in the copy -> what the candidate gave, outputs and tensors.
 Given = Callable[[int], Arrays]
 
-__all__ = ["Copy", "correct_copy", "energy_of", "first_copy", "observe_copy"]
-
 _PRECISIONS = frozenset({"f32", "tf32", "f16", "bf16", "int8"})  # that a recording may declare
 
 

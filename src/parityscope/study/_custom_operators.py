@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Target
 
-__all__ = ["Bounds", "bound_examination"]
-
 _NOTHING_COMPARED = "no output could be compared"
 
 

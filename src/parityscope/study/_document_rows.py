@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.comparison.decisions import Decided
     from parityscope.records import Measurement, Pair, Suspect
 
-__all__ = ["decisions_row", "distance_of", "graph_views", "graph_wiring", "output_row", "plots_of", "tensor_rows"]
-
 _DRAWN = 3  # suspects that get histograms and a view of the graph
 _REACH = 3  # nodes up and down from a suspect in its view
 _VIEW_NODES = 18

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["examine_request"]
-
 _AGAIN = (
     "run the same command with the same --study again, the candidate in a process of its own: isolate=on in the target"
 )

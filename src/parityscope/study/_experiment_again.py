@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["Repeated", "check_digests", "experiments_of", "repeat_experiment"]
-
 _AGAIN = "parityscope experiment STUDY NAME"
 
 

@@ -18,8 +18,6 @@ from parityscope.regular_files import open_regular_file
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["digest_of_files", "is_marked", "mark_of"]
-
 _BLOCK = 1 << 20
 _ZEROS = bytes(_BLOCK)
 

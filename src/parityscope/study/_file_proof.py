@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph import Compared
     from parityscope.records import Pair
 
-__all__ = ["prove_from_file"]
-
 _REASON = "the candidate's own file was proved to say what makes all of the error"
 
 

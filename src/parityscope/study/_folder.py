@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = [
-    "Study",
-    "as_written",
-    "folder_of",
-    "load_study",
-    "name_files_from_here",
-    "prepare_folder",
-    "refuse_taken",
-    "to_strict_data",
-    "write_known",
-    "write_study",
-]
-
 _SCRATCH = ".part"
 _CANDIDATE = "candidate"  # what the chunks of its tensors are called by: where it never got so far, little is lost
 _LARGEST = 256 << 20  # bytes of a document; chosen: one of 100,000 tensors has some 150 MB

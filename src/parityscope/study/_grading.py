@@ -37,16 +37,6 @@ if TYPE_CHECKING:
     from parityscope.study.changed_decisions import HonestChanges
     from parityscope.study.output_parts import Deviation
 
-__all__ = [
-    "expect_errors",
-    "far_beyond",
-    "grade_tensors",
-    "judge_outputs",
-    "plain_pairs",
-    "verdict_of",
-    "worst_samples",
-]
-
 _PLAIN = Target(backend="ort")
 _ENDS = ("tf32", "bf16")  # the finest format, which is suspected first, and the coarsest
 _FAR_OFF = 2.0**-11  # half a unit in the last place of FP16: no FP32 run of a usual network errs by that much. Chosen.

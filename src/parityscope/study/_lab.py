@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["open_lab"]
-
 
 def open_lab(known: Examination) -> Lab | None:
     """Experiments on the worst localized sample; None where no layers were looked at."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Target
 
-__all__ = ["compare_tensors"]
-
 _THREADS = 2  # the pass is limited by memory bandwidth beyond that
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from parityscope.examination import CauseSequence, CauseStep
     from parityscope.records import Diagnosis, Finding
 
-__all__ = ["GONE", "Further", "merge_rounds"]
-
 # What is said of a claim that was supported until other causes were put right begins so.
 GONE = "gone once "
 

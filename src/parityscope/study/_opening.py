@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.request import Request
 
-__all__ = ["load_real", "open_request"]
-
 _SUFFIXES = frozenset({".json", ".npy", ".npz", ".safetensors"})
 _DOMAIN, _OPERATOR = "parityscope.recorded", "Recorded"
 _HALVES = frozenset({"f16", "bf16"})

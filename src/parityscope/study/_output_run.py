@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.records import ExecutedGraph, Target
     from parityscope.study.sample_tasks import Found
 
-__all__ = ["COMPARING", "Closed", "Closing", "answer_closing", "asking_of", "finish_run", "make_run", "open_sides"]
-
 COMPARING = "comparing outputs"  # what the progress says
 _SHAPE = re.compile(r"\[[\d, ]*\]")
 _BATCH = "let the candidate run at the batch size of the samples, or give samples of its own"

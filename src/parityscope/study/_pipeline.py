@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["PIPELINE_SCHEMA", "examine_pipeline"]
-
 PIPELINE_SCHEMA = "parityscope-pipeline/1"
 # Glue that computes in FP32 in another order may move its results by rounding.
 _GLUE_LIMIT = margin_of("f32") * FLOAT32_ROUNDING

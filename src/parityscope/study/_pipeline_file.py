@@ -35,8 +35,6 @@ from parityscope.plain_documents import read_toml_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DATA", "Pipeline", "Stage", "locate_path", "locate_target", "read_flag", "read_pipeline"]
-
 DATA = "data"  # what a feed calls the pipeline's own inputs
 _KEYS = ("inputs", "preprocess", "stacked", "stage")
 _STAGE_KEYS = ("name", "model", "reference", "candidate", "glue", "candidate_glue", "feeds", "declared", "policy")

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["PipelineSide", "feed_stage", "run_target"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSide:

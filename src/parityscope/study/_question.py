@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Target
 
-__all__ = ["RequestAgain", "ask_again", "marks_of_target", "question_of"]
-
 _MODEL = "model"  # has the digest of a model instead of a mark, in targets too
 _SIDES = ("reference", "candidate")
 _DIGESTED = ("model", "inputs")  # have digests of their own, which are told when they are read

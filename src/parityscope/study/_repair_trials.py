@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Diagnosis, Finding, OfferedRepair, Target, Verdict
 
-__all__ = ["REPAIRED", "tell_tools", "try_repairs"]
-
 _KEPT = "keep_in_fp32"
 _LOW = frozenset({"f16", "bf16", "int8"})
 REPAIRED = "repaired.onnx"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Pair
 
-__all__ = ["COLUMNS", "errors_of_samples", "list_errors"]
-
 MOST_LISTED = 1000  # samples that a document lists one by one; chosen: a file of 100,000 is no longer one that is read
 _WORST = 20  # that it names of more; chosen
 COLUMNS = "samples.npz"

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Target
 
-__all__ = ["claim_scratch", "has_recordings", "has_work", "mark_failed", "run_facts", "start_or_resume", "tidy_scratch"]
-
 _SCHEMA = "parityscope-resume/1"
 _FAILED = "failed"
 

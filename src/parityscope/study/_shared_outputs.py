@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.study._output_run import Closing
     from parityscope.workers import Job
 
-__all__ = ["run_in_workers"]
-
 _RECORDS = (
     *STATISTICS,
     *(

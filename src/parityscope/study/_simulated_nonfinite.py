@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Finding
 
-__all__ = ["add_simulated"]
-
 _FORMATS = ("f16", "bf16")  # in which deployments give NaN where FP32 gives numbers; the smaller range first
 _STANDS = 0.9  # of the elements that are lost on either side: from there on the simulation is believed; chosen
 _SAME = 1e-2  # relative: two numbers that outputs are everywhere, and that formats round otherwise; chosen

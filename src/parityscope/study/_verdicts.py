@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.records import Policy, Verdict
 
-__all__ = ["has_budget", "judge_pair", "pair_of", "reason_for"]
-
 
 def pair_of(
     site: Site,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from parityscope.backends import Session
     from parityscope.case import Sample
 
-__all__ = ["IN_A_ROW", "Answering", "Failure", "answer_sample", "skips_of_failures"]
-
 IN_A_ROW = 3  # chosen: whoever fails so often fails on all
 
 

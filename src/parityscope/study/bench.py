@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.hypotheses.from_other_graph import Compared, SideOutputs
 
-__all__ = ["open_bench"]
-
 _KEPT = 64 << 20  # bytes of the reference's answers to changed inputs: many checks ask the same. Chosen
 _SAMPLES = 4  # chosen: a hypothesis found on the first must hold on others, and each more costs a run of both sides
 # NVIDIA's libraries obey it whatever a program asks for.

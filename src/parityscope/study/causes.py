@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["explain_suspects", "hold_against_peer", "second_run", "simulate_nonfinite", "test_causes", "test_repairs"]
-
 _PEER_SAMPLES = 4  # chosen: what a format costs varies less between samples than the margins of the grades
 
 

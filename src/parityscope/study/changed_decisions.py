@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
     _Outputs = Mapping[str, np.ndarray]
 
-__all__ = ["HonestChanges", "count_honest_changes", "is_told", "worst_of_draws"]
-
 _EXACT = "f32"
 _JUDGED = frozenset({"classes", "positions"})
 _SAMPLES = 32  # that are drawn; chosen: enough rows where each sample has one

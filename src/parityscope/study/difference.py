@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Pair
 
-__all__ = [
-    "NOT_LOOKED",
-    "call_repeatedly",
-    "can_layers_matter",
-    "compare_all_tensors",
-    "compare_outputs",
-    "grade_outputs",
-    "grade_suspicious_tensors",
-    "localize_error",
-    "pair_tensors",
-    "predict_errors",
-]
-
 NOT_LOOKED = Skip(
     what="localization",
     reason="every output is within FP32's own noise, so that no layer can matter",

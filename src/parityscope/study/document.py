@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from parityscope.localization.calls import Growth
     from parityscope.records import Diagnosis, Finding, Pair, Suspect, Target
 
-__all__ = ["document_of"]
-
 _SUSPECTS = 20  # listed; the table of tensors holds them all
 _NAMED_ON_A_RUNG = 5
 

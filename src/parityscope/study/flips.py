@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import DecisionRule
 
-__all__ = ["Flips", "describe_flip", "doubtful_flips", "judge_by_size", "part_scaled", "sure_flip"]
-
 _SAMPLES = 32  # with flips that are drawn, those with the clearest ones; chosen
 _BOTH = math.sqrt(2.0)  # of the error of one number is that of the difference of two
 _SURE = 4  # draws after which a flip within one margin of their scatter is looked at no further; chosen

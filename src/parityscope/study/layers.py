@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from parityscope.records import Localization, Target
     from parityscope.trace import Trace
 
-__all__ = ["compare_traces", "explain_layers", "observe_layers"]
-
 _THREADS = 2
 _CONFIRMING = 3  # suspects; chosen
 _LITTLE = 1e-3  # of the output error; chosen

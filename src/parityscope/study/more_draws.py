@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from parityscope.expectation.records import Expectation
     from parityscope.records import Policy
 
-__all__ = ["redraw_doubtful"]
-
 # With 3 degrees of freedom a first draw is a third of the root mean square or less once in 20 times; what is farther off is no
 # bad luck. Chosen.
 _FAR = 3.0

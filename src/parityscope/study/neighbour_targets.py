@@ -16,8 +16,6 @@ from parityscope.records import Target
 if TYPE_CHECKING:
     from parityscope.case import Model
 
-__all__ = ["origins_of", "peers_of", "switched_of", "unoptimized_target"]
-
 _HALVES = {"f16", "bf16"}
 
 

@@ -42,19 +42,6 @@ if TYPE_CHECKING:
     from parityscope.comparison.rows import Align
     from parityscope.examination import Examination, OutputRun
 
-__all__ = [
-    "Deviation",
-    "Limits",
-    "Whole",
-    "covers_parts",
-    "find_deviations",
-    "finest_of_outputs",
-    "known_parts",
-    "largest_errors",
-    "one_rounding_explains",
-    "worst_ratio",
-]
-
 _CHANCE = 1e-3  # of a part too far off in one honest output; chosen
 _SPREAD = 4.0  # chosen: elements of a part share their error, so that they count as few; a factor of two in the error
 _DRAWS = (

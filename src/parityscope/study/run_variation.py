@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.study.sample_tasks import Asking
 
-__all__ = ["PAIRS", "part_that_changes"]
-
 # Pairs of runs. Chosen: noise in a single number, the worst case, then has a ratio below 1/8, which is where RUN001 no longer
 # calls it a cause, once in 2,000 (X / (X + Y) < 1/16 of two chi-squared variables with 8 degrees of freedom: Beta(4, 4)).
 PAIRS = 8

@@ -42,18 +42,6 @@ if TYPE_CHECKING:
     from parityscope.records import DecisionRule, ExecutedGraph, Policy, Skip
     from parityscope.study.answering import Failure
 
-__all__ = [
-    "FIRST_SAMPLES",
-    "OTHER_SHAPE",
-    "WORST_SAMPLES",
-    "Asking",
-    "Found",
-    "SidesTold",
-    "compare_samples",
-    "load_loops",
-    "tell_sides",
-]
-
 # Of each output, the samples whose parts are all kept, and predicted in any case; what any part is on the others is looked at by
 # its largest errors. Chosen: expectations vary less between samples than the margins.
 FIRST_SAMPLES, WORST_SAMPLES = 2, 2

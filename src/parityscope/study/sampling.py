@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from parityscope.records import Pair, Policy
     from parityscope.study.sample_tasks import Found
 
-__all__ = [
-    "draw_order",
-    "findings_of_sampling",
-    "is_sure",
-    "judge_sampling",
-    "keep_drawn",
-    "sampling_of",
-    "skips_of_sampling",
-]
-
 COVERAGE = 0.95  # the share of samples that is to keep the budgets, as `verify` has it (verification/budgets.py)
 
 

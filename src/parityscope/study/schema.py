@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     # What becomes of a text, by the word that `x-shared` has for it.
     Sharing = Mapping[str, Callable[[str], str]]
 
-__all__ = ["problem_of", "share_document", "study_schema", "upgrade_document"]
-
 _FILE = "study.schema.json"
 _NOTHING = "nothing"
 _TYPES: Mapping[str, tuple[type, ...]] = {

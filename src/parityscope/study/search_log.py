@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TRIED", "TriedRuns"]
-
 TRIED = "tried.txt"
 _LONGEST = 1 << 20  # lines that are read; a search makes a thousand
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["pair_tied_rows"]
-
 _SORT, _SUPPRESSION = "TopK", "NonMaxSuppression"
 _IN_ORDER = with_trait("passes on") | operators_that_move("in order")
 _LAYS_OUT = _IN_ORDER | operators_that_move("permuted")

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.comparison.rows import Arrays
     from parityscope.examination import Examination
 
-__all__ = ["measure_triangle", "peer_of"]
-
 
 def peer_of(candidate: Target, precision: str) -> Target | None:
     """The honest peer of a candidate that computes in `precision`: its simulation; None in full precision."""

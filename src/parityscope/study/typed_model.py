@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.request import Data
 
-__all__ = ["TypedSides", "examine_typed", "open_typed"]
-
 _LARGE = 1 << 20  # bytes; weights from this size on go into a file of their own. Chosen.
 
 

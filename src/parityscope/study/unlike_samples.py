@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination, OutputRun
     from parityscope.expectation.records import Expectation
 
-__all__ = ["expect_unlike"]
-
 _AT_ONCE = 2  # samples; as many as tell a floor
 _MOST = 6  # chosen: one bad sample comes first, and of many bad ones one is enough
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from parityscope.case import Sample
     from parityscope.examination import Examination
 
-__all__ = ["common_traits", "findings_of_worst", "fisher_chance", "traits_of"]
-
 _FEWEST, _PART, _MOST = 20, 20, 50  # samples at least; the part of them that is worst; and how many at most. Chosen.
 _OTHERS = 200  # that are read beside the worst; chosen
 _STANDS_OUT = 4.0  # times the median error; chosen

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from parityscope.checks import Check, Example
     from parityscope.records import Finding
 
-__all__ = ["check_examples", "findings_of", "findings_told", "prepare_example"]
-
 
 def check_examples(check: Check, folder: Path) -> None:
     """Runs every example of `check`, each in a folder of its own below `folder`; of those that hold `study.json` is left there.

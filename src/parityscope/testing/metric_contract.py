@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.comparison import Metric, Statistics
     from parityscope.records import Measurement
 
-__all__ = ["check_metric"]
-
 # Sums of a dozen numbers in another order differ by a few roundings of float64, 1.1e-16 each; chosen well above.
 _REORDERED = 1e-12
 

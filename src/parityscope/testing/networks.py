@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["parse_network", "write_network"]
-
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 

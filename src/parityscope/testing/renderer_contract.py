@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from parityscope.report import Renderer
 
-__all__ = ["check_renderer"]
-
 _HOSTILE = "</script><b>|`y"
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y)
 <float tiny = {1e-9}> {

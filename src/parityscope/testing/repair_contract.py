@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
     from parityscope.repairs import Repair
 
-__all__ = ["check_repair"]
-
 # Relative L2: over a hundred roundings to FP32 (2^-24 = 6e-8) in a row. Chosen; larger models may need more.
 _SAME_FUNCTION = 1e-5
 _UNKNOWN = "no-such-node"

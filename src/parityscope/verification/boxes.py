@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["component_boxes", "count_pairs", "overlap_matrix"]
-
 
 def overlap_matrix(first: np.ndarray, second: np.ndarray, crowd: np.ndarray | None = None) -> np.ndarray:
     """Intersection over union of every pair: float64 (n, 4) and (m, 4) -> (n, m); 0 where both are empty.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.records import Budget, Policy
     from parityscope.verification.output_errors import OutputErrors
 
-__all__ = ["CONFIDENCE", "COVERAGE", "check_budgets"]
-
 # 95 % of samples with 95 % confidence: the usual tolerance interval, which 59 clean samples show (Wilks 1941).
 COVERAGE = 0.95
 CONFIDENCE = 0.95

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import bisect
 
-__all__ = ["binomial_at_most", "compliance_bounds", "mcnemar_p_value", "samples_for_coverage", "sign_test"]
-
 _MOST = 10_000_000  # samples; beyond it nobody measures
 
 

@@ -24,8 +24,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CONFIDENCE", "FEWEST", "Interval", "States", "bootstrap_interval", "samples_needed", "take_states"]
-
 _AT_ONCE = 1 << 18  # samples drawn before they are combined, chosen: 6 MiB of three sums each
 
 # What is kept of each sample, in order: rows of an array, or any objects.

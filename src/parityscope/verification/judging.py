@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from parityscope.verification.lost_parts import LostPart
     from parityscope.verification.records import BudgetCheck, OutputMeasurements, Quantity, Verdict
 
-__all__ = ["Judgement", "judge_verification"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:

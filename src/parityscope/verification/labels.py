@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs
 
-__all__ = ["SampleLabels", "load_labels"]
-
 
 NONE = "none"
 

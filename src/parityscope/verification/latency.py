@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.case import Case, Sample
     from parityscope.records import Target
 
-__all__ = ["measure_latency", "summarize_latency", "take_turns", "why_not_timed"]
-
 _WARM_UP = 3  # runs of each side before the first that counts. Chosen: lazy allocation and first pages happen in one
 _FEWEST = 10  # rounds, however long they take. Chosen
 _MOST = 200  # rounds: the 95th percentile then has ten runs above it. Chosen

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from parityscope.comparison.parts import Parts
 
-__all__ = ["LostPart", "lost_parts"]
-
 _FEWEST = 8  # chosen: so many numbers do not all cancel by chance
 _MANY = 64  # chosen: the error of so many is no accident of a draw (docs/fidelity.md, outputs of few numbers)
 _MARGIN = 4.0  # as for FP32's grade: twice what honest evaluations were measured to be apart, rounded up

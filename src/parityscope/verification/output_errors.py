@@ -34,15 +34,6 @@ if TYPE_CHECKING:
     from parityscope.verification.intervals import States
     from parityscope.verification.running import Recorded
 
-__all__ = [
-    "OutputErrors",
-    "budget_key",
-    "combiner_of_metric",
-    "output_errors",
-    "outputs_side_by_side",
-    "pooler_of_metric",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OutputErrors:

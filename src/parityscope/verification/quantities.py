@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from parityscope.verification.records import Outcome
     from parityscope.verification.task_metrics import Chosen, TaskAnswer
 
-__all__ = [
-    "NEGLIGIBLE",
-    "MetricStates",
-    "decisions_of",
-    "direction_of_change",
-    "improvement_of",
-    "list_regressions",
-    "make_quantity",
-    "score_metric",
-]
-
 # A share of the error before. Another order of summation alone moves a rounding error by a few percent (measured: see
 # docs/numerics.md), so that less is no change of the deployment.
 NEGLIGIBLE = 0.05

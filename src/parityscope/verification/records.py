@@ -15,20 +15,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Budget, Skip, Target
 
-__all__ = [
-    "BudgetCheck",
-    "Decisions",
-    "Latency",
-    "MeasuredSide",
-    "Outcome",
-    "OutputMeasurements",
-    "Quantity",
-    "Regression",
-    "SideTiming",
-    "Verdict",
-    "Verification",
-]
-
 #: `beyond`: a budget that was given is missed, whether or not it became better.
 Verdict = Literal["improved", "within", "not proved", "worse", "beyond"]
 Outcome = Literal["improved", "same", "not proved", "worse"]

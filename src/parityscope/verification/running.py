@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from parityscope.case import Case, Sample
     from parityscope.records import Policy, Target
 
-__all__ = ["Recorded", "run_side"]
-
 Clock = Callable[[], float]
 
 _TASK = 16  # samples; their outputs are in a worker's memory together. Chosen.

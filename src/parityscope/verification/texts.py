@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Units = Callable[[Sequence[Hashable], Mapping[str, str]], Sequence[Hashable]]
 
-__all__ = ["OPTIONS", "edit_distance", "error_counts", "error_rate", "symbols_of", "truth_and_text", "words_of"]
-
 _CHARSET_NBYTES = 16 << 20  # of a file of symbols (chosen): Unicode has about a million
 
 OPTIONS = {

@@ -24,8 +24,6 @@ from parityscope.verification.task_metrics import Chosen, States, TaskAnswer, Ta
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["metric_asked", "user_metric"]
-
 _RESAMPLES = 200  # chosen: how often a function of all samples is called again, twice each
 _FIX = "let it give a number for every sample, the worst one where outputs are NaN or of no use"
 

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from parityscope.verification.running import Recorded
     from parityscope.verification.task_metrics import Chosen
 
-__all__ = ["Targets", "VerificationSettings", "verify"]
-
 _RESAMPLES = 2000  # draws for the errors of outputs: the ends of a 95 % interval then have 50 beyond them
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-__all__ = ["Do", "Job", "Shipped", "ShippedFiles", "group_samples"]
-
 # Samples of one task. Chosen: so few that 256 tasks come of few samples, which keeps many workers busy and loses little with one
 # of them; so many that a task of a billion samples costs more than its overhead, and that its samples are no burden.
 _TASKS, _LARGEST = 256, 256

@@ -11,8 +11,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MOST_DEATHS", "answer_task", "lost_too_often", "read_answer"]
-
 MOST_DEATHS = 5  # of workers in one task; chosen: by chance alone nobody meets that
 _DONE, _REFUSED, _BROKEN = range(3)
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.workers import Job
 
-__all__ = ["check_workers", "choose_run"]
-
 _MOST = 1024  # processes of one machine; chosen
 
 

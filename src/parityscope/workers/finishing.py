@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["TASKS", "finish_tasks", "finished_tasks"]
-
 TASKS = "tasks-"  # what folders of finished tasks are called by
 
 

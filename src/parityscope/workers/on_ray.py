@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from parityscope.workers import Do, Job, Shipped
 
-__all__ = ["AUTO", "SCHEME", "RayWorker", "run_on_ray"]
-
 SCHEME, AUTO = "ray://", "auto"
 RESOURCE = "parityscope-"  # what a node declares where only some have a runtime
 _START = -1  # counted among the deaths of tasks: an actor that was never ready

@@ -20,8 +20,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["is_whole", "pack_record", "unpack_record"]
-
 _MAGIC = b"parityscope-task/1\n"
 _HEAD = struct.Struct("<IQ")  # CRC-32, bytes of JSON
 

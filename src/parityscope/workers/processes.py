@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.forking import Forked
     from parityscope.workers import Do, Job
 
-__all__ = ["run_in_processes"]
-
 _NUMBER = struct.Struct("<q")
 _NO_MORE = -1
 _ANSWER = struct.Struct("<qBq")  # number, kind, bytes that follow

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from proving.rounds.records import FreshModel
 
-__all__ = ["MODELS"]
-
 MODELS = (
     # A transformer over characters: where a Khmer word begins.
     FreshModel("khmer", "khmersm", "1.4.2", "pip", {

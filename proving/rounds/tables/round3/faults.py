@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from proving.rounds.editing import Edit
 
-__all__ = ["FAULTS", "RIGHTS"]
-
 _MORPH = "StatefulPartitionedCall/functional_1"
 
 

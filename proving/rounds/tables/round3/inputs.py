@@ -15,8 +15,6 @@ from proving.rounds.inputs import DEVIATION, MEAN, RATE, Sample, letterboxed, vo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["SAMPLES"]
-
 Array = NDArray[Any]
 _CODES = ("7K4Q", "M2XB", "A9TD", "3HPW", "ZC85")
 _THAI = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from proving.rounds.records import FreshModel
 
-__all__ = ["MODELS"]
-
 MODELS = (
     # Residual convolutions, then two LSTMs written out step by step: the letters of a captcha.
     FreshModel("captcha", "captcha-whisperer", "0.1.0", "pip", {

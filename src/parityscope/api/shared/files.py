@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.linting import Lint
     from parityscope.logs import Log, LogPair
 
-__all__ = ["NetworkAsked", "report_lint", "report_log", "report_network"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkAsked:

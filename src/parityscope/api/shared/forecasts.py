@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.expectation.forecasts import Forecast
     from parityscope.request import Data
 
-__all__ = ["report_forecast", "report_look"]
-
 _LOOKED_AT = ("f16", "bf16")
 _GENERATED = 2  # samples where none are given or found; chosen: one alone may be the odd one
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from parityscope.case.formats.loader import UserFunction
     from parityscope.checks.preparing import Parting
 
-__all__ = ["report_machine", "report_page", "report_plugins", "report_preprocessing"]
-
 
 def report_machine() -> Report[dict[str, Any]]:
     """What can run here and in what arithmetic, what is missing, and the facts about this machine that change results."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.case import Sample
     from parityscope.study import Examination
 
-__all__ = ["record_samples"]
-
 
 def record_samples(
     asked: Examination, *, all_tensors: bool = False, caller: Caller = PYTHON

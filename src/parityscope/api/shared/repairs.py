@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.request import Data
     from parityscope.verification import Chosen
 
-__all__ = ["RepairAsked", "functions_of", "plan_path", "report_repair"]
-
 _EXITS = {
     "nothing": Exit.WITHIN,
     "certified": Exit.WITHIN,

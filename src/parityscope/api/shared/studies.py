@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.study.changes.comparing import StudyChanges
     from parityscope.study.reduction import Reduced
 
-__all__ = ["EXPERIMENT", "reduce_asked", "report_changes", "report_experiment", "report_reduction"]
-
 _CHANGES = {"worse": Exit.BEYOND, "incomplete": Exit.INCOMPLETE, "better": Exit.WITHIN, "same": Exit.WITHIN}
 _README = """The smallest proof of a finding, made by parityscope.
 

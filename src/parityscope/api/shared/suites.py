@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.study.checking.pairs import CheckedPair
     from parityscope.study.checking.running import CheckSettings, PairOutcome
 
-__all__ = ["BaselineAsked", "SuiteAsked", "report_check", "report_matrix", "report_pipeline"]
-
 
 def _ignore_outcome(title: str, outcome: PairOutcome) -> None:
     del title, outcome

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from parityscope.request import Request
     from parityscope.verification import Verification, VerificationSettings
 
-__all__ = ["report_verification"]
-
 _EXITS = {
     "improved": Exit.WITHIN,
     "within": Exit.WITHIN,

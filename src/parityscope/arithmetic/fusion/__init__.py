@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.recurrent import Recurrence
     from parityscope.arithmetic.rounding import Overflow
 
-__all__ = ["FusedKernel", "FusionProfile", "GraphFusion", "known_profiles", "profile_named"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedKernel:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Clusters"]
-
 
 class Clusters:
     """Groups of the layers 0, 1, ... of a graph, each of which reads earlier ones only.

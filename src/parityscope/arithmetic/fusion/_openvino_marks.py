@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
 
-__all__ = ["sensitive_layers", "tail_layers"]
-
 # "Significant nodes" of Graph::EnforceInferencePrecision for bfloat16; below them the tail begins.
 _SIGNIFICANT = frozenset({"Conv", "GRU", "Gemm", "LSTM", "MatMul", "RNN", "Resize", "RoiAlign", "Upsample"})
 # propagate_through_ops of the mixed-precision marking, by ONNX's names.

@@ -11,8 +11,6 @@ from parityscope.case.graph import constant_value
 if TYPE_CHECKING:
     from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
 
-__all__ = ["is_eltwise", "is_product", "merge_all"]
-
 # Layers that take pointwise operators behind them, besides convolutions and products.
 _TAKES_SIMPLE = frozenset(
     {"GlobalAveragePool", "NormalizeL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Resize"}

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
 
     Use = tuple[ir.Node, int]
 
-__all__ = [
-    "LinearStep",
-    "fold_constants",
-    "linear_chain",
-    "normalization_as_line",
-    "output_channels",
-    "spread_over_channels",
-]
-
 _PARAMETERS = 4  # of a BatchNormalization
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import ExecutedGraph, ExecutedLayer, Site
 
-__all__ = ["follow_executed", "layers_by_end", "split_borders"]
-
 # Precisions of layers that compute in floating point. A product of weights in eight bits says "i8" and still computes in
 # the engine's precision; layers of integers have nothing to round.
 _FLOATS = frozenset({"f32", "f16", "bf16"})

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["FusedLayers", "Layer", "cut_into_layers"]
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Layer:

@@ -18,19 +18,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = [
-    "POINTWISE",
-    "PRODUCTS",
-    "MatchedRegion",
-    "data_inputs",
-    "dominated_nodes",
-    "is_closed",
-    "is_static",
-    "only_use",
-    "order_of",
-    "scalar_constant",
-]
-
 _MOST_NODES = 16  # of a decomposition; chosen: the longest that is known has 12
 
 PRODUCTS = CONTRACTIONS

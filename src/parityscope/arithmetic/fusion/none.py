@@ -13,8 +13,6 @@ from parityscope.arithmetic.fusion import FusionProfile
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PROFILE"]
-
 
 def _predict_fusion(model: ir.Model, precision: str) -> None:
     """Nothing is fused."""

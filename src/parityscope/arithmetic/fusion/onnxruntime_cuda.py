@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
 
-__all__ = ["PROFILE", "cut_and_merged"]
-
 _ON_CUDA = frozenset({"Relu"})
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.layers import Layer
 
-__all__ = ["PROFILE"]
-
 # Layers for which the plugin has no kernel of lower precision: node type Math (seen in executed graphs), and others
 # whose supported descriptors are FP32 alone (their node files).
 _FLOAT32_ONLY = frozenset(

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.fusion import FusedKernel, GraphFusion
     from parityscope.arithmetic.rounding import Overflow
 
-__all__ = ["plan_fusion"]
-
 # What of a recurrent operator is rounded like the weights of a product (its bias is added to an accumulator).
 _RECURRENT = {name: STANDARD[name].multiplies or () for name in of_kind("recurrent")}
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["fold_moved_constants"]
-
 _MOVES = operators_that_move("in order") | {"Transpose"}
 
 

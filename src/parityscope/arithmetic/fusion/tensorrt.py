@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
 
-__all__ = ["PROFILE"]
-
 _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _ACTIVATIONS = frozenset({"Clip", "Relu", "Sigmoid"})

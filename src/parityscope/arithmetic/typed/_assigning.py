@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-__all__ = ["DTYPE_ATTRIBUTES", "Assigning", "assign_formats", "carries_format", "outputs_in_format"]
-
 # Attributes that say the element type of what an operator makes out of nothing, or whatever it is given.
 DTYPE_ATTRIBUTES: Mapping[str, str] = {
     one.name: one.typed_by for one in STANDARD.values() if one.typed_by and one.name not in {"BitCast", "Multinomial"}

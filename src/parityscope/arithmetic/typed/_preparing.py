@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["typable_copy"]
-
 _BF16_OPSETS = (13, 22)  # the first with a Cast to bfloat16, and the first in which most operators take it
 _FREE_INITIALIZERS = 4  # the first IR version whose initializers need not be inputs
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.typed._assigning import Assigning
 
-__all__ = ["Casting", "Refusal", "Writing"]
-
 _SHORT = {dtype: name for name, dtype in HALF.items()} | {ir.DataType.FLOAT: "f32", ir.DataType.DOUBLE: "f64"}
 
 

@@ -20,8 +20,6 @@ from parityscope.arithmetic.scanning import float_numbers
 from parityscope.case.graph import constant_value
 from parityscope.light_dataclasses import dataclass, replace
 
-__all__ = ["HALF", "RoundingLoss", "fixed_constant", "low_tensor"]
-
 HALF = {"f16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
 
 

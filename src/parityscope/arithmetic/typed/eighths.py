@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.float8 import OperandScaling, Scalings
 
-__all__ = ["OPSET", "quantize_operands"]
-
 OPSET = 19  # the first in which QuantizeLinear and DequantizeLinear take float8
 _EIGHT = ir.DataType.FLOAT8E4M3FN
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Skip
 
-__all__ = ["float32_copy", "low_formats", "read_as_float32"]
-
 
 def low_formats(model: ir.Model) -> list[str]:
     """Which of "f16", "bf16" and "f8e4m3" the values of a model have by their own types, in this order."""

@@ -27,8 +27,6 @@ from parityscope.records import Skip
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["tensorrt_concerns"]
-
 _OPSETS = (9, 22)
 _UNSUPPORTED = frozenset(
     {

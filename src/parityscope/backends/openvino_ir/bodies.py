@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     WriteBody = Callable[[OnnxWriter, Any, Mapping[int, str]], list[str]]
     from collections.abc import Mapping
 
-__all__ = ["RECURRENT", "translators_of_bodies"]
-
 # Of each gate of ONNX's, its place in OpenVINO's: LSTM is iofc there and fico here, GRU zrh in both.
 _GATES = {"LSTMSequence": ("LSTM", (1, 3, 0, 2)), "GRUSequence": ("GRU", (0, 1, 2)), "RNNSequence": ("RNN", (0,))}
 _DIRECTIONS = {"forward": "forward", "reverse": "reverse", "bidirectional": "bidirectional"}

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     # Writes an operator, and gives the names of its results.
     Translator = Callable[[OnnxWriter, OpenvinoNode], list[str]]
 
-__all__ = ["ELEMENT_TYPES", "SAME", "TRANSLATORS"]
-
 _END = (1 << 63) - 1  # as far as an axis goes, in ONNX's Slice
 _ON_GRID = (
     1e-3  # of a step: so far from an integer a zero point may be, for numbers that are written in float32; chosen

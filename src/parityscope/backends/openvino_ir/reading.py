@@ -9,8 +9,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ENDING", "first_line", "read_openvino_file"]
-
 ENDING = ".xml"
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends.openvino_ir.operators import Translator
 
-__all__ = ["OpenvinoNode", "translated_file"]
-
 _OLDEST = 13  # the opset from which on axes may be inputs and every type has its operators
 _IR_VERSION = 10
 _PACKED = {"i4": np.int8, "u4": np.uint8, "i2": np.int8, "u2": np.uint8, "u1": np.uint8}  # as one element a byte

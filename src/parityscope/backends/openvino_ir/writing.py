@@ -11,8 +11,6 @@ from onnx import helper, numpy_helper
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["OnnxWriter", "UntranslatedError"]
-
 
 class UntranslatedError(Exception):
     """An operator cannot be said in those of ONNX; the text says why."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.backends.pytorch.loading import LoadedNetwork
     from parityscope.case import Model
 
-__all__ = ["Order", "feed_tensors", "input_order", "order_of_names", "outputs_by_name", "tensors_as_arrays"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:

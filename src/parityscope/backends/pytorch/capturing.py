@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.backends.pytorch.loading import LoadedNetwork
     from parityscope.case import Model
 
-__all__ = ["Watched", "fx_operators", "keep_wanted", "scopes_of", "watch_network"]
-
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _RULE = "pkg.onnxscript.rewriter.rule_name"
 _FX_NODE = "pkg.torch.onnx.fx_node"

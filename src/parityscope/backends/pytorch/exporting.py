@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["export_network", "input_names_of", "write_network"]
-
 _OPSETS = (9, 20)  # that the exporter of TorchScript writes
 
 

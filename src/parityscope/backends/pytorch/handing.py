@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["find_handed", "handed_network", "is_network"]
-
 _HANDED: dict[str, Any] = {}  # what this process handed over, by the text that stands for it in a target
 _NUMBERS = itertools.count(1)
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Target
 
-__all__ = ["MODES", "LoadedNetwork", "Parameter", "errors_of_exporting", "errors_of_running", "load_network"]
-
 MODES = ("eval", "train", "batch-statistics", "kept")
 _SOURCES = ("module", "program", "script")
 _HALVES = {"f16": "float16", "bf16": "bfloat16"}

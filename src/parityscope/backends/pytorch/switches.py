@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["set_tf32", "torch_facts"]
-
 
 @contextlib.contextmanager
 def set_tf32(torch: Any, *, tf32: bool) -> Iterator[None]:

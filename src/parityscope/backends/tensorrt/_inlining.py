@@ -9,8 +9,6 @@ from parityscope.case.declaring import bodies_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["inline_branch", "names_read_by", "walk_nodes"]
-
 
 def inline_branch(graph: Any, node: Any, word: str) -> list[str]:
     """Replaces the `If` `node` of `graph` by its branch `word`; gives the names of the nodes of the other branch.

@@ -13,21 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "Builder",
-    "BuilderConfig",
-    "Engine",
-    "EnumMember",
-    "ExecutionContext",
-    "NetworkDefinition",
-    "OptimizationProfile",
-    "Registry",
-    "Runtime",
-    "Sizes",
-    "TypedLayer",
-    "shape_of",
-]
-
 
 class Sizes(Protocol):
     """`Dims`: a shape, which is no sequence for type checkers but has a length and items."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.options import TensorrtOptions
     from parityscope.records import ExecutedGraph, ExecutedLayer
 
-__all__ = ["asked_of", "layers_below_request", "requested_of", "tell_types_asked"]
-
 # How wide a format is: its significand, and its range where that is equal.
 _WIDTHS = MappingProxyType({"f8e5m2": 1, "f8e4m3": 2, "int8": 2, "bf16": 3, "f16": 4, "f32": 5})
 _TYPES = MappingProxyType(

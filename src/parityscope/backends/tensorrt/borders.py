@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer
     from parityscope.records import Site
 
-__all__ = ["border_values", "fits_shape", "read_by", "site_names", "whole_regions", "with_site_names"]
-
 _MADE_UP = "node_of_"
 _FOREIGN = "{ForeignNode["
 

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.api import Builder, NetworkDefinition
     from parityscope.backends.tensorrt.packages import Package
 
-__all__ = ["Built", "build_engine"]
-
 _PLAIN = TensorrtOptions()
 _TYPES = {"f32": "FLOAT", "f16": "HALF", "bf16": "BF16", "int8": "INT8"}
 

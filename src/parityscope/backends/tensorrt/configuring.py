@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.options import TensorrtOptions
     from parityscope.backends.tensorrt.packages import Package
 
-__all__ = ["configure_builder", "keep_timing_cache", "network_flags", "set_route", "set_timing_cache"]
-
 _CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
 _HARDWARE = {"ampere_plus": "AMPERE_PLUS", "same_cc": "SAME_COMPUTE_CAPABILITY"}
 

@@ -19,8 +19,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["POISON", "decode_tensor", "is_unwritten", "nbytes_of", "to_storable_type"]
-
 POISON = 0xFF
 
 

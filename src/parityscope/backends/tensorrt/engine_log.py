@@ -13,8 +13,6 @@ from parityscope.records import Skip
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["log_of_layer_info", "with_profile"]
-
 _DETAILED = "trtexec --loadEngine=model.plan --profilingVerbosity=detailed --exportLayerInfo=layers.json"
 
 

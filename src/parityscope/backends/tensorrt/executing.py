@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.packages import Package
     from parityscope.case import Sample
 
-__all__ = ["EngineRun", "run_once"]
-
 
 class _Memory(Protocol):
     @property

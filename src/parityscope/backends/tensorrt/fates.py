@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.naming import NamedNode, Renamed
     from parityscope.logs import EngineLayer, Log
 
-__all__ = ["Fate", "NodeFate", "Wordless", "node_fates", "wordless_layers"]
-
 Fate = Literal["kernel", "absorbed", "folded", "removed", "refused"]
 # What they give depends on the shape of their input alone.
 # What they give is their input, when a network infers.

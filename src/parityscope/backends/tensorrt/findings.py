@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends.tensorrt.network import NetworkView
 
-__all__ = ["find_in_view"]
-
 _SURE = "read from the network and the engine"
 _SHOWN = 8  # layers in a claim (chosen); the details hold them all
 # Refusals of the builder that are gone once everything that shapes and constants decide is computed (all measured).

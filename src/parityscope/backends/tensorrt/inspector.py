@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["engine_layers", "io_tensors", "read_layer_info", "read_layer_items", "read_profile"]
-
 _DETAILED = "write it with: trtexec --loadEngine=model.plan --profilingVerbosity=detailed --exportLayerInfo=layers.json"
 _NBYTES = 256 << 20  # of a file of the inspector (chosen): some hundred thousand layers with all details
 

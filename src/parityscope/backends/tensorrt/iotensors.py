@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends.tensorrt.api import Engine
 
-__all__ = [
-    "DTYPES",
-    "IOFact",
-    "check_engine",
-    "check_fixed",
-    "check_sample",
-    "covering_profile",
-    "io_facts",
-    "narrow_inputs",
-    "widen_outputs",
-]
-
 # TensorRT's names of types -> ours, and those of numpy and ml_dtypes.
 DTYPES = {
     "FLOAT": "float32",

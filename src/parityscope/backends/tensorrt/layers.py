@@ -10,8 +10,6 @@ from parityscope.logs.names import metadata_nodes
 if TYPE_CHECKING:
     from parityscope.backends.tensorrt.api import NetworkDefinition
 
-__all__ = ["NetworkLayer", "NetworkTensor", "network_inputs", "network_layers", "network_tensor"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkTensor:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Heard", "Summary"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:

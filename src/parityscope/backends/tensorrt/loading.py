@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.api import Runtime
     from parityscope.backends.tensorrt.packages import Package
 
-__all__ = ["LoadedEngine", "check_plan", "load_engine", "plan_version", "reason_of"]
-
 _HEADER = 28
 _FIRST_COMPATIBLE = (8, 6)
 _PRODUCTS = {b"ftrt": "tensorrt", b"ptrt": "tensorrt", b"vtrt": "rtx"}

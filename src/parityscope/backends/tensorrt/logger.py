@@ -12,8 +12,6 @@ from parityscope.backends.programs import IN_CHILD
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LOGGERS", "logging_to"]
-
 # The loggers that TensorRT was given, by package; they are never freed.
 LOGGERS: dict[str, Any] = {}
 

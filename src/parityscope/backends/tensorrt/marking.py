@@ -24,19 +24,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends.tensorrt.packages import Package
 
-__all__ = [
-    "WAYS",
-    "Marked",
-    "Marks",
-    "Most",
-    "mark_tensors",
-    "names_floats_first",
-    "registered_tensor_names",
-    "take_most",
-    "way_for",
-    "without_refused",
-]
-
 Built = TypeVar("Built")
 
 Way = Literal["unfused", "debug", "outputs"]

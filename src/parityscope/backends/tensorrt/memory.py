@@ -15,8 +15,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Device", "opened_device", "pointer_of"]
-
 
 class Device:
     """A CUDA stream and the memory that was taken for one run. Buffers are freed when the run's stack closes."""

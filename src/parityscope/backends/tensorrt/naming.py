@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["NamedNode", "Renamed", "describe_named_model", "name_all_nodes"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedNode:

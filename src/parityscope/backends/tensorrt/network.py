@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.packages import Package
     from parityscope.logs import EngineLayer, Log
 
-__all__ = ["NetworkView", "described_by", "executed_graph", "network_view"]
-
 _FORMATS = {
     "Float": "f32",
     "Half": "f16",

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.packages import Package
     from parityscope.records import Target
 
-__all__ = ["WEAK_FLAGS", "TensorrtOptions", "options_of"]
-
 # Our names of formats -> BuilderFlag of TensorRT 8.6 to 10.
 WEAK_FLAGS = MappingProxyType({"f16": "FP16", "bf16": "BF16", "int8": "INT8", "f8e4m3": "FP8"})
 _LAYER_TYPES = ("f32", "f16", "bf16", "int8")

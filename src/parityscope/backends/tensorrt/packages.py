@@ -13,8 +13,6 @@ from parityscope.backends.gpu import find_driver
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["Package", "capability_problem", "find_package", "gpu_problem"]
-
 PRODUCTS = ("tensorrt", "rtx")
 _MODULES = {"tensorrt": "tensorrt", "rtx": "tensorrt_rtx"}
 _FIX = {

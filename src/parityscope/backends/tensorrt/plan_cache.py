@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["KeptEngine", "cache_folder", "find_engine", "keep_engine", "key_of"]
-
 _MOST_BYTES = 4 << 30  # chosen: a dozen engines of usual size
 
 

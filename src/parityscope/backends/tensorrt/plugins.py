@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends.tensorrt.api import Registry
 
-__all__ = ["load_plugins", "register_standard_plugins"]
-
 
 def load_plugins(registry: Registry, libraries: Iterable[Path]) -> tuple[str, ...]:
     """Loads `libraries` into TensorRT's `registry`; gives the names of the plugins that came with them.

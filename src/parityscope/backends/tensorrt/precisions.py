@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends.tensorrt.api import TypedLayer
 
-__all__ = ["ask_for", "wanted_of"]
-
 _FLOATS = frozenset({"FLOAT", "HALF", "BF16", "FP8"})
 
 

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.api import Builder, BuilderConfig, OptimizationProfile
     from parityscope.backends.tensorrt.layers import NetworkTensor
 
-__all__ = [
-    "ShapeRange",
-    "add_profile",
-    "check_covered",
-    "check_names",
-    "flags_for",
-    "ranges_of",
-    "ranges_of_samples",
-    "usual_shapes",
-]
-
 Shape = tuple[int, ...]
 _EXAMPLE = "shapes=x:1x3x224x224, or with a range shapes=x:1x3x8x8..1x3x64x64..1x3x224x224"
 

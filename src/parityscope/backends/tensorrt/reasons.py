@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["NO_PLUGIN", "explain_failure"]
-
 NO_PLUGIN = (
     r"(?:could not find plugin|[Cc]annot find plugin|[Pp]lugin not found|IPluginCreator not found)[:,]?\s*"
     r"(?:are the .*|in Plugin Registry.*|(\S+?),?\s+version:? (\S+?)\b.*)?"

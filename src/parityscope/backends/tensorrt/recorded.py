@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer
     from parityscope.records import ExecutedGraph
 
-__all__ = ["engine_session"]
-
 _FACTS = "tensorrt.json"
 _SCHEMA = "parityscope-tensorrt/1"
 _NBYTES = 64 << 20  # of the file of facts (chosen): names of some hundred thousand tensors

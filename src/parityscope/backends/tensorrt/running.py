@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer
     from parityscope.records import ExecutedGraph
 
-__all__ = ["EngineQuestion", "listen_to_context", "open_engine", "write_summary"]
-
 _BUDGET = 1 << 29  # bytes of shown tensors in memory, chosen: what is more goes to mapped files
 
 

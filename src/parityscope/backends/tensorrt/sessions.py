@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import ExecutedGraph
 
-__all__ = ["Wish", "engine_key", "engine_of", "open_built", "open_existing"]
-
 _BUILT = "build it to be refitted: trtexec --refit, or trt?refit=on without engine="
 _DISTURBS = {"unfused": "unfused tensors shown", "debug": "debug tensors marked", "outputs": "outputs marked"}
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Gone", "Settled", "settle_model", "value_of"]
-
 # Engines read these as the types of what is around them.
 _KEPT = of_kind("quantization")
 _RANDOM = of_kind("random")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.logs import EngineLayer
 
-__all__ = ["stated_file"]
-
 _WINDOWED = {
     "Convolution": ("Conv", "ConvTranspose"),
     "Deconvolution": ("ConvTranspose",),

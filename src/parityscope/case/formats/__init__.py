@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-__all__ = [
-    "NO_ARRAYS",
-    "UNREADABLE",
-    "Alike",
-    "Announced",
-    "Stored",
-    "Streamed",
-    "UnreadableError",
-    "dtype_of",
-    "to_plain_array",
-    "unreadable_error",
-    "view_as_declared",
-]
-
 NO_ARRAYS: Mapping[str, np.ndarray] = {}  # no read-only view, which cannot be sent to another process
 
 # What zipfile, the npy header parser, json, base64 and the file system raise on damaged files.

@@ -25,8 +25,6 @@ from parityscope.regular_files import open_regular_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["Batch", "count_rows", "decode_media", "read_batches"]
-
 _PARQUET = ".parquet"
 _BATCH_NBYTES = 4 << 20  # of a batch, about; chosen: far from --memory, and no cost a row
 _MOST_ROWS = 1024

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["SUMMARY", "DebugFile", "debug_files"]
-
 _SUMMARY_NBYTES = 64 << 20  # chosen: some hundred bytes a tensor
 SUMMARY = "tensor_summary.json"
 _NUMBERED = re.compile(r"^(\d{4,}_)(.+)\.npy$")

@@ -21,8 +21,6 @@ from parityscope.regular_files import read_text_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["dynamic_ranges", "dynamic_ranges_text"]
-
 _CACHE = "TRT-"
 _LEVELS = 127.0  # of INT8, above zero
 _NBYTES = 64 << 20  # of the file (chosen): a line or entry for each of half a million tensors

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import ValueInfo
 
-__all__ = ["open_exported"]
-
 _MOST_NBYTES = 256 << 20  # of a file; chosen: outputs as large are recorded in binary
 _NUMBER_NBYTES = 32  # of a number in a list: 8 for its place, 24 for itself
 # `Binding::dump` in trtexec's sampleInference.cpp writes it into the JSON.

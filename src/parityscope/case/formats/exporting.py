@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["FILES", "WRITERS", "WrittenSample", "load_inputs", "write_file", "write_sample"]
-
 _RUNNER = "parityscope"
 _HEAD = """#!/bin/sh
 # One command a sample. ENGINE=model.plan sh trtexec.sh; parityscope reads what it writes: --candidate 'saved?path=exported'.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-__all__ = ["Survey", "survey_folder"]
-
 _SUFFIXES: Mapping[str, str] = {
     ".npz": "npz",
     ".safetensors": "safetensors",

@@ -16,8 +16,6 @@ from parityscope.regular_files import open_regular_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["IMAGE_SUFFIXES", "decode_image", "read_image"]
-
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 _MOST_PIXELS = 1 << 26  # chosen
 _PIXEL_NBYTES = 11  # that a pixel takes until it is an array (measured)

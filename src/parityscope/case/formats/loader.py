@@ -25,17 +25,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = [
-    "UserFunction",
-    "as_arrays",
-    "call_user_code",
-    "find_function",
-    "handed_function",
-    "is_function",
-    "read_loader",
-    "split_truths",
-]
-
 _FORM = re.compile(r"^(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)$", re.DOTALL)
 _END = object()
 

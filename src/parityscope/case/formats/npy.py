@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["SOLE", "Header", "open_npy", "read_header", "read_npy", "read_npy_file"]
-
 
 SOLE = "array"  # what is called so has no name of its own
 

@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = [
-    "count_stacked_npz",
-    "open_npz",
-    "read_member_arrays",
-    "read_only_array",
-    "read_stacked_npz",
-    "write_members",
-    "write_npz",
-]
-
 _SUFFIX = ".npy"
 _SCALAR = "it is a scalar, and a stacked array has one row a sample"
 # What compression may save: zeros become a thousandth, so whoever has larger arrays of nothing stores them as they are.

@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["HALF_BYTES", "nbytes_of", "pack_array", "unpack_array"]
-
 HALF_BYTES = frozenset({"int4", "uint4", "float4_e2m1fn"})
 _LOW = 0x0F
 

@@ -39,17 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = [
-    "RESULTS",
-    "open_inputs",
-    "open_outputs",
-    "type_of",
-    "write_input",
-    "write_inputs",
-    "write_output",
-    "write_outputs",
-]
-
 RESULTS = "RunResults"
 _CLASS = "polygraphy_class"
 _OLD_CLASS = "__polygraphy_encoded_"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from parityscope.trace import StoredTensor
 
-__all__ = ["open_safetensors", "open_stacked_safetensors"]
-
 
 def open_safetensors(paths: Sequence[Path], origin: str) -> Stored:
     """Samples of which each is one .safetensors file."""

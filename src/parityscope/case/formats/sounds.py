@@ -18,8 +18,6 @@ from parityscope.regular_files import open_regular_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["decode_sound", "read_sound"]
-
 _FLOAT_NBYTES = 4
 
 

@@ -22,8 +22,6 @@ from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass
 from parityscope.regular_files import open_regular_file
 
-__all__ = ["Listing", "Member", "Members", "list_samples", "read_member"]
-
 _BLOCK = tarfile.BLOCKSIZE
 _EXTENSION_NBYTES = 64 << 10  # of one extended header; chosen: names and times take some hundreds
 _SHARED_NBYTES = 4 << 10  # of those for all members, which each member gets a copy of; chosen: git writes 52

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import ValueInfo
 
-__all__ = ["Expected", "file_name", "open_raw", "write_blobs"]
-
 _LONGEST = 150  # bytes of a file name, and what stays of longer ones at either end: (150 - 3) // 2
 _KEPT = (_LONGEST - len("...")) // 2
 _DUMPED = re.compile(r"^.+\.(input|output)\.((?:-?\d+(?:\.-?\d+)*)?)\.([a-z0-9]+)\.raw$")

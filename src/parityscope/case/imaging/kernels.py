@@ -25,8 +25,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KERNELS", "MOST_PIXELS", "kernel_weights", "kernel_words", "resample_image"]
-
 MOST_PIXELS = 1 << 24  # of what an image is resized to, on the way too; chosen: 400 MB as it is computed
 _FEW_TAPS = 8  # up to which taps are added one by one; chosen
 _MOST_WEIGHTS = 1 << 25  # old pixels times new ones of a side; chosen: 256 MB

@@ -19,8 +19,6 @@ import numpy as np
 from parityscope.case.imaging.kernels import kernel_words, resample_image
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["Fitting", "Placing", "Recipe", "Side", "filled_pixels", "place_image", "placing_words", "prepare_image"]
-
 Fitting = Literal["stretch", "letterbox", "shorter", "central"]
 Side = Literal["middle", "first", "last"]
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["read_recipe"]
-
 _ORDERS = {"RGB": (0, 1, 2), "BGR": (2, 1, 0)}
 _LAYOUTS = ("NCHW", "NHWC")
 _FILL = (114.0, 114.0, 114.0)

@@ -28,18 +28,6 @@ if TYPE_CHECKING:
     from parityscope.case.model import Model
     from parityscope.records import Skip, ValueInfo
 
-__all__ = [
-    "DataSource",
-    "Indexed",
-    "Named",
-    "ReadingOptions",
-    "Stream",
-    "data_sources",
-    "index_stored",
-    "open_source",
-    "refuse_unprepared",
-]
-
 Option = Literal["stacked", "preprocess"]
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.sources import Named
 
-__all__ = ["classes_of", "labels_of"]
-
 
 def labels_of(named: Named) -> list[str]:
     """What a reader knows the files by: their names, behind that of their class."""

@@ -15,8 +15,6 @@ from parityscope.records import Skip
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Labels", "Shard", "index_shards"]
-
 
 _forks = [0]  # that lie between this process and the first one
 if hasattr(os, "register_at_fork"):

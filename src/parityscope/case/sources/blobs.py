@@ -10,8 +10,6 @@ from parityscope.case.sources import DataSource, Indexed, index_stored
 if TYPE_CHECKING:
     from parityscope.case.sources import Named, ReadingOptions
 
-__all__ = ["SOURCE"]
-
 
 def _open(named: Named, reading: ReadingOptions) -> Indexed:
     stored = open_raw(named.path, Expected(values=named.inputs, kind="input", shapes=reading.shapes))

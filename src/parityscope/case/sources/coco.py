@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.case.formats import Streamed
     from parityscope.case.sources import Named, ReadingOptions
 
-__all__ = ["SOURCE"]
-
 _HEAD = 1 << 16  # bytes in which the keys are looked for: information and licences stand before them
 _LISTS = re.compile(rb'"(?:images|annotations)"\s*:\s*\[')  # an input may be called so, too, and is no list
 _MOST_NBYTES = 1 << 30

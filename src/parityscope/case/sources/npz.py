@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.sources import Named, ReadingOptions
 
-__all__ = ["SOURCE"]
-
 
 def _open(named: Named, reading: ReadingOptions) -> Indexed:
     if reading.stacked:

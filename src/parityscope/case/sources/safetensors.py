@@ -11,8 +11,6 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from parityscope.case.sources import Named, ReadingOptions
 
-__all__ = ["SOURCE"]
-
 
 def _open(named: Named, reading: ReadingOptions) -> Indexed:
     if not reading.stacked:

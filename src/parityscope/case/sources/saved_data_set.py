@@ -14,8 +14,6 @@ from parityscope.plain_documents import read_json_file
 if TYPE_CHECKING:
     from parityscope.case.sources import Named, ReadingOptions
 
-__all__ = ["SOURCE"]
-
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 _MOST_NBYTES = 16 << 20  # of what lists the files; chosen
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from parityscope.case.formats import Streamed
     from parityscope.case.sources import Named, ReadingOptions
 
-__all__ = ["SOURCE"]
-
 
 def _open(named: Named, reading: ReadingOptions) -> Indexed:
     refuse_unprepared(

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from parityscope.case.sources import Named, ReadingOptions
     from parityscope.records import ValueInfo
 
-__all__ = ["SOURCE", "open_tables"]
-
 
 _PART = 4  # of the memory for tensors that decoded columns may take; chosen
 

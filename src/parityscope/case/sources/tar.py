@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.case.preparing import Prepare
     from parityscope.case.sources import Named, ReadingOptions
 
-__all__ = ["SOURCE"]
-
 
 def _open(named: Named, reading: ReadingOptions) -> Indexed:
     prepare = preparation_of(reading.preprocess, named.inputs)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.case.preparing import Prepare
     from parityscope.case.sources import Named, ReadingOptions
 
-__all__ = ["SOURCE"]
-
 _TEXT, _OBJECTS = ".txt", ".jsonl"
 _LONGEST = 16 << 20  # bytes of one text; chosen
 

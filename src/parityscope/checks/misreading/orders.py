@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     # The outputs of all samples for an order, in one row of float64, less those that were seen; None if it cannot be run.
     Seen = Callable[[Order], np.ndarray | None]
 
-__all__ = ["count_runs", "groups_of", "likely_orders", "search_order"]
-
 _STARTS = 200  # chosen: of 16 inputs of additive networks every order is found from a few dozen
 _SEED = 41
 

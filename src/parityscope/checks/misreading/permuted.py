@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     # One output of one sample, of the reference and of the candidate.
     Both = tuple[np.ndarray, np.ndarray]
 
-__all__ = ["find_permutation"]
-
 _FALL = 10.0  # as in _reproducing: 99 % of the error in squares
 _FEWEST = 2  # samples: what one has in another order may be its own, as detections have
 _LONGEST = 2048  # of an axis that is looked at; chosen, the classes of a vocabulary are not sorted anew

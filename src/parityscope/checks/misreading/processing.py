@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Both = tuple[np.ndarray, np.ndarray]
     Function = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["Processed", "explain_processing"]
-
 _MOST_FIELDS = 128  # along an axis; chosen: detectors of 80 classes have 85
 _TERMS = 3  # of a sum, and an offset; chosen: a centre is a half of two, a corner as well
 _NOTHING = 1e-4  # of a field's size: what a term below it adds is left out; chosen

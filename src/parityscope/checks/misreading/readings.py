@@ -14,8 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BEFORE", "CARRIED", "FAMILIES", "MOVED", "ZERO", "Reading", "misreadings_of"]
-
 # One changed array, in words behind the input's name.
 Reading = tuple[str, np.ndarray]
 

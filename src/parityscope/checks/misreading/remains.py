@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.bench import Bench
 
-__all__ = ["Remains", "remains_by_sample", "remains_of"]
-
 # Elements that are old and ought not to be. Chosen: four floats that are equal bit for bit are no chance, unless it is one
 # value over and over, which a saturated network gives too; two equally likely integers are equal sixteen times in a row once
 # in 65,536.

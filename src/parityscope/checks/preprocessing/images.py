@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     # Slot, key, words and the change itself.
     Move = tuple[str, str, str, Change]
 
-__all__ = ["Image", "image_of", "image_steps"]
-
 # How the keys of steps end that most wrong preparations are made of.
 _USUAL = ("channels-(2, 1, 0)", "layout-nhwc", "layout-nchw", ">bytes", ">unit", "wrong-not-divided")
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["SAME", "NamedDifference", "input_distance", "name_difference"]
-
 # Relative L2 distance of two prepared inputs that are the same: float32 normalization in another order of its operations
 # differs by some roundings, more where the mean is subtracted from what is near it. Chosen, a hundred roundings.
 SAME = 1e-5

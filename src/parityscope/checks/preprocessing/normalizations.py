@@ -19,8 +19,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Normalization", "likely_normalizations", "normalization_steps", "unit", "write_numbers"]
-
 # An image that was resized with a kernel that overshoots leaves [0, 1] a little; chosen.
 _OVERSHOOT = 0.02
 

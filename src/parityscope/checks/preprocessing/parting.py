@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     # An image (uint8, height x width x 3, RGB) and what it is called -> the arrays of every step, by name, in order.
     Stages = Callable[[np.ndarray, str], dict[str, np.ndarray]]
 
-__all__ = ["Parting", "StageResult", "compare_preprocessings", "stages_of"]
-
 END = "result"  # the last step of a function that says nothing of its steps
 _LAST = object()
 

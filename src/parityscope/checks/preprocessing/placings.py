@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["Recognised", "other_words", "pictures_of", "placing_steps", "recipe_of", "recognise_placing"]
-
 _UNKNOWN = "only the original image knows, not the prepared tensor"
 _GIVE = "give the images with --images DIR, or record the inputs of the deployment's model (docs/preprocessing.md)"
 

@@ -20,8 +20,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Registered", "register_images"]
-
 _SCALES = (1.0, 0.875, 0.75, 1.0 / 0.875, 1.0 / 0.75)  # no crop, and ImageNet's and its like
 _COARSEST = 24  # pixels of the shorter side: what is finer is noise to a first guess
 _FINEST = 128  # pixels of the shorter side: places are then known to some hundredths of a pixel of that size

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from parityscope.checks.preprocessing.steps import PreprocessingStep
     from parityscope.records import Pair
 
-__all__ = ["affine_details", "describe_precision", "repair_details", "repairs_of"]
-
 # Formats that deployments are built in; TF32 stands for FP16 where that could not be predicted.
 _ROUNDED = {"f16": "FP16", "tf32": "TF32 (FP16's significand)", "bf16": "BF16"}
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["PreprocessingQuestion", "SearchResult", "search_preprocessing"]
-
 _FAR = 1.0 / 3.0  # chosen: below it, two formats of neighbouring precision (a factor of 4 to 8) can be told apart
 _DOUBTFUL = (
     0.7  # of the error: what leaves less may be all of it, once the declared arithmetic itself is run on it; chosen

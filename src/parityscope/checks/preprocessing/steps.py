@@ -17,25 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.imaging.recipe import Placing
 
-__all__ = [
-    "FILLED",
-    "NORMALIZING",
-    "ORIGINAL",
-    "PLACING",
-    "PREPARED",
-    "RAW",
-    "READING",
-    "STORED",
-    "UNEXPLAINED",
-    "Base",
-    "PreprocessingStep",
-    "apply_steps",
-    "change_on_input",
-    "describe_steps",
-    "model_inputs",
-    "order_steps",
-]
-
 # Where in the preprocessing a step stands; steps are composed in this order, and those of one stage by their slots.
 READING, PLACING, RAW, NORMALIZING, PREPARED = -2, -1, 0, 1, 2
 _SLOTS = ("colours", "number", "padding", "mirrored", "turned", "channels", "layout", "cut", "ids", "mask", "segments")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     # A row of each input and the number of its tokens -> the new rows.
     Rows = Callable[[dict[str, np.ndarray], int], dict[str, np.ndarray]]
 
-__all__ = ["Tokens", "token_steps", "tokens_of"]
-
 # [CLS] and [SEP], or their like: fewer tokens than these and one word are nothing to cut.
 _SHORTEST = 3
 # By how much ids are moved where another count of reserved ones stands in front: padding alone, or padding and unknown.

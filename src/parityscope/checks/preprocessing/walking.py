@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-__all__ = ["StepsTrial", "Walk", "is_informative", "measure_outputs", "norm_of"]
-
-
 def norm_of(array: np.ndarray) -> float:
     """The Euclidean norm of all elements. Not by BLAS, whose threads wait for each other where the processors are busy."""
     with np.errstate(over="ignore"):

@@ -13,8 +13,6 @@ from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import plugin_modules
 
-__all__ = ["KINDS", "Kind", "check_name", "folder_of", "module_path", "text_of"]
-
 _LONGEST = 40  # characters of a name: the lines that hold it then stay within any usual length
 _PLACEHOLDER, _CODE = "scaffold_name", "USR000"
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.records import Target
 
-__all__ = ["BACKEND"]
-
 
 def _probe_package() -> Probe:
     try:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Pair
 
-__all__ = ["CHECK"]
-
 
 def _propose_claims(outputs: Sequence[Pair]) -> Iterator[Claim]:
     for pair in outputs:

@@ -23,8 +23,6 @@ from parityscope.records import Measurement
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["METRIC"]
-
 _NAME = "scaffold_name"
 _State: TypeAlias = "tuple[int, int]"  # elements whose sign differs, elements
 

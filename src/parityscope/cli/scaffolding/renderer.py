@@ -15,8 +15,6 @@ from parityscope.report.words import clean, format_figure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RENDERER", "render_table"]
-
 _HEAD = "| output | relative L2 | grade | verdict |\n| --- | --- | --- | --- |\n"
 
 

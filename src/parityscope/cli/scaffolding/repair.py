@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = ["REPAIR"]
-
 
 def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     wanted = finding.details.get("node")

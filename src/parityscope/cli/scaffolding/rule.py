@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from parityscope.linting.records import Sheet
 
-__all__ = ["RULE"]
-
 _CODE = "USR000"
 _TITLE = "Exp that nothing bounds"
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from parityscope.report.forms import Forms
 
-__all__ = ["WITHOUT", "Answer"]
-
 _MACHINE = "it tells of what is installed here, of no model"
 _READ = "it reads a study, and adds nothing to one"
 # Of each option the verbs for which it has no meaning. Every other verb has it.

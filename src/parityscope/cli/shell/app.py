@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-__all__ = ["COMMANDS", "command"]
-
 # The main road comes first in the help; what has no place here follows by name, with the start of its docstring.
 COMMANDS: Mapping[str, str] = {
     "diagnose": "Is it different, where does it begin, why, what repairs it.",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["contain_work"]
-
 
 def contain_work(work: Callable[[], int], log: Path, title: str) -> int:
     """The exit code of `work`, run in a child process where that is possible; it writes to `log`.

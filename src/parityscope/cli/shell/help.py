@@ -9,8 +9,6 @@ from typer.core import TyperCommand
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EXAMPLES", "GroupedCommand"]
-
 # In the order of the help; an option that none of them names is one of the subcommand's own.
 _GROUPS: Mapping[str, frozenset[str]] = {
     "The samples": frozenset(

@@ -20,8 +20,6 @@ if sys.platform != "win32":  # here and not where it is asked: then there may be
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["is_scarce", "is_too_little", "lacks_memory", "told_memory", "use_one_core"]
-
 # What the dynamic linker, the allocator of C++ and Python's threads say (glibc, libstdc++, CPython).
 _WORDS = (
     "failed to map segment",

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
     from parityscope.report.forms import Forms
 
-__all__ = [
-    "claim_file",
-    "claim_report",
-    "command_line",
-    "print_document",
-    "print_text",
-    "release_claims",
-    "terminal_width",
-]
-
 _WIDEST = 140  # columns; longer lines are hard to read (chosen)
 _claims: dict[Path, int] = {}  # the markers that this process holds locked, with their descriptors
 

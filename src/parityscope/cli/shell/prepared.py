@@ -15,8 +15,6 @@ from parityscope.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["HELP_FILE", "HELP_WIDTH", "prepared_answer", "tell_version"]
-
 HELP_FILE = "help.txt"
 HELP_WIDTH = 80  # typer writes no wider help
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from parityscope.api.asking import Caller
     from parityscope.backends.recording import Progress
 
-__all__ = ["PROGRESS_LINE", "PROGRESS_VARIABLE", "describe_step", "name_caller", "progress_for"]
-
 PROGRESS_VARIABLE = "PARITYSCOPE_PROGRESS"  # "lines": every step in a line of its own, for a program that reads them
 PROGRESS_LINE = "progress: "  # what such a line begins with
 

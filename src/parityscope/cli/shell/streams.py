@@ -20,8 +20,6 @@ from parityscope.visible import make_encodable, make_visible
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ReaderGoneError", "print_drawn", "show_progress", "standard_streams"]
-
 _DESCRIPTORS = (0, 1, 2)
 _shown: dict[str, bool] = {}  # whether a line of progress stands on the terminal
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-__all__ = ["fork_work", "stop_if_interrupted", "supervise_work", "told_by", "without_verdict"]
-
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 # A terminal's Ctrl-C reaches both processes and the parent passes its own on: that is one interruption, not two. Chosen
 # to be longer than a signal's way and shorter than a person's patience.

@@ -22,8 +22,6 @@ from parityscope.times import stamp_now
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["CallBounds", "Tool", "ToolParameter", "known_tools", "schema_of_tool", "words_of_call"]
-
 _NUMBERS = itertools.count(1)  # of two studies in one second
 _TYPES: dict[str, dict[str, Any]] = {
     "count": {"type": "integer", "minimum": 1},

@@ -14,8 +14,6 @@ from __future__ import annotations
 from parityscope.comparison import Metric, Statistics
 from parityscope.records import Measurement
 
-__all__ = ["METRIC"]
-
 
 def _finish(statistics: Statistics) -> tuple[Measurement, ...] | None:
     scores = statistics.scores

@@ -16,8 +16,6 @@ import math
 from parityscope.comparison import Metric, Statistics
 from parityscope.records import Measurement
 
-__all__ = ["METRIC"]
-
 
 def _finish(statistics: Statistics) -> Measurement | tuple[Measurement, ...] | None:
     exact, floats = statistics.exact, statistics.floats

@@ -11,8 +11,6 @@ from __future__ import annotations
 from parityscope.comparison import Metric, Statistics
 from parityscope.records import Measurement
 
-__all__ = ["METRIC"]
-
 
 def _finish(statistics: Statistics) -> tuple[Measurement, ...] | None:
     exact = statistics.exact

@@ -12,8 +12,6 @@ from __future__ import annotations
 from parityscope.comparison import Metric, Statistics
 from parityscope.records import Measurement
 
-__all__ = ["METRIC"]
-
 
 def _finish(statistics: Statistics) -> Measurement | None:
     floats = statistics.floats

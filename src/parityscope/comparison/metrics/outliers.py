@@ -19,8 +19,6 @@ import math
 from parityscope.comparison import Metric, Statistics, scale_by_power
 from parityscope.records import Measurement
 
-__all__ = ["METRIC", "OUTLIER_RMS"]
-
 OUTLIER_RMS = 8.0  # chosen: Chebyshev's bound is then 1/64
 
 

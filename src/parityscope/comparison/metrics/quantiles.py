@@ -14,8 +14,6 @@ from __future__ import annotations
 from parityscope.comparison import Metric, Statistics
 from parityscope.records import Measurement
 
-__all__ = ["METRIC"]
-
 _PERMILLE = {"p50_abs": 500, "p90_abs": 900, "p99_abs": 990, "p999_abs": 999}
 
 

@@ -15,8 +15,6 @@ import math
 from parityscope.comparison import Metric, Statistics, scale_by_power
 from parityscope.records import Measurement
 
-__all__ = ["METRIC"]
-
 
 def _finish(statistics: Statistics) -> tuple[Measurement, ...] | None:
     floats = statistics.floats

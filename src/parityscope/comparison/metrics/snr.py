@@ -14,8 +14,6 @@ import math
 from parityscope.comparison import Metric, Statistics
 from parityscope.records import Measurement
 
-__all__ = ["METRIC"]
-
 
 def _finish(statistics: Statistics) -> Measurement | None:
     floats = statistics.floats

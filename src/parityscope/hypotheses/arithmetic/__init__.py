@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     Rewrite = Callable[[ir.Model, ir.Node, float], None]
     Variants = Callable[[ir.Node, "RegionContext"], Iterable["Variant"]]
 
-__all__ = [
-    "Accumulator",
-    "FormatRounding",
-    "Hypothesis",
-    "Inside",
-    "Operand",
-    "RegionContext",
-    "Variant",
-    "known_hypotheses",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Accumulate
 
-__all__ = ["Contraction", "accumulate_in_blocks", "contraction_of"]
-
 # Roundings of accumulators that are done for one product: about half a second of numpy. Chosen.
 _LIMIT = 1 << 23
 

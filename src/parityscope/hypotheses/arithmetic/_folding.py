@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.folding import LinearStep
 
-__all__ = ["can_be_folded", "fold_all"]
-
 
 def can_be_folded(graph: ir.Graph) -> bool:
     """Whether something stands behind a product that can be folded into it."""

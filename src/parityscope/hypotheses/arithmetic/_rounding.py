@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.rounding import Mode, Overflow
     from parityscope.hypotheses.arithmetic import Operand, Transform
 
-__all__ = [
-    "FLOATS",
-    "FOLDED",
-    "TENSOR_CORES",
-    "applies_always",
-    "has_product",
-    "output_rounding",
-    "rounding_to",
-]
-
 FLOATS = ("float32", "float64")
 FOLDED = "scales behind a product folded into its weights first"
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Operand, RegionContext, Transform, Variants
 
-__all__ = ["largest_magnitude", "operands_scaled"]
-
 
 def operands_scaled(name: str) -> Variants:
     """What is multiplied rounded to the format called `name`: as it is, scaled, or with a scale for every channel.

@@ -38,15 +38,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Operand, RegionContext, Rewrite, Transform, Variants
 
-__all__ = [
-    "has_recurrence",
-    "inputs_and_output_stored",
-    "inputs_rounded",
-    "output_stored",
-    "steps_multiplied",
-    "sums_rounded",
-]
-
 _TERMS = (1, 2, 4)  # that are added at once; more are hardly different from FP32 sums (docs/fidelity.md)
 
 

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import StretchContext
 
-__all__ = [
-    "insert_before",
-    "insert_behind",
-    "substitute_result",
-    "variant_of",
-]
-
 
 def variant_of(context: StretchContext, name: str, words: str) -> Variant:
     """The variant of the hypothesis `name` that is told in `words`, for the last node of a stretch; FP32 without a name.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["HYPOTHESIS"]
-
 
 def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]:
     yield Variant(words="FP32, in another order of summation")

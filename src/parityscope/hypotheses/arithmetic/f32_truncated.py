@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["HYPOTHESIS"]
-
 _WIDTHS = (1, 4, 8, 16)  # terms that are added at once
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Operand
 
-__all__ = ["HYPOTHESIS"]
-
 
 def _flush_subnormals(name: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "f":

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Operand, Transform
 
-__all__ = ["HYPOTHESIS"]
-
 _LARGEST = 127.0
 _LEVELS = 255.0
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Rewrite
 
-__all__ = ["HYPOTHESIS"]
-
 _STORED = ("f16", "bf16")
 
 

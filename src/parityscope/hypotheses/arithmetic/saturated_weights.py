@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Operand
 
-__all__ = ["HYPOTHESIS"]
-
 _LARGEST = FORMATS["f16"].largest
 
 

@@ -23,8 +23,6 @@ from parityscope.hypotheses.arithmetic._rounding import applies_always
 from parityscope.hypotheses.arithmetic._scaling import operands_scaled
 from parityscope.hypotheses.arithmetic._storage import inputs_and_output_stored, inputs_rounded, output_stored
 
-__all__ = ["HYPOTHESES"]
-
 HYPOTHESES = tuple(
     Hypothesis(name=name, title=title, applies=applies_always, variants=variants)
     for name, title, variants in (

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["HYPOTHESIS"]
-
 
 def _applies_to(node: ir.Node, graph: ir.Graph) -> bool:
     return has_product(node, graph) or has_recurrence(graph)

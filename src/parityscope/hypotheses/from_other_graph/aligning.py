@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.sessions import Sessions
     from parityscope.hypotheses.from_other_graph.reading import ReadGraph, SideValues, Values
 
-__all__ = ["Alignment", "align_graphs", "borders_of_stretch", "have_same_operator"]
-
 _COUNTS = with_trait("counts")
 _SAME = 1e-4  # relative L2 of FP32 evaluations of one value, as in `pairing`
 _FEW = 8  # elements: so few may be equal by accident

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     Feeds = Mapping[str, np.ndarray]
 
-__all__ = ["Compared", "compare_graphs"]
-
 _NAMED = 5  # nodes that are told by name
 
 

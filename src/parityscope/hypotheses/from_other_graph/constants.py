@@ -23,8 +23,6 @@ from parityscope.light_dataclasses import dataclass, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["LARGEST", "VAGUE", "ConstantChange", "are_identical", "change_of", "have_same_elements"]
-
 # How words begin that say no more than a size.
 VAGUE = ("replaced", "differs", "every element")
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     # Gives the outputs of the reference with these differences, on the sample at that position.
     Mix = Callable[[frozenset["GraphDifference"], int], "Arrays"]
 
-__all__ = ["GraphDecision", "SideOutputs", "Unit", "decide_causes", "decide_without_outputs", "energy_of", "units_of"]
-
 _ENOUGH = 1e-10  # of an output's square may be left: 1e-5 in L2, a hundred FP32 roundings; chosen
 _AGAIN = 4.0  # of what all differences leave may be left: another order of sums, twice as far in L2; chosen
 _MOST = 300  # networks, chosen: each costs what lies behind its differences

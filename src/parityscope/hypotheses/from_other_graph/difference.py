@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["GraphDifference"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphDifference:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
     from parityscope.hypotheses.from_other_graph.reading import ReadGraph
 
-__all__ = ["REWRITTEN", "TRAINING", "DifferingStretch", "stretches_of"]
-
 REWRITTEN = 1e-5  # relative L2 that FP32 may make of one function in other words, chosen: a hundred roundings
 TRAINING = "training"  # the group of differences that are normalizations by the batch at hand
 _QUANTIZER = "QuantizeLinear"

@@ -17,8 +17,6 @@ from parityscope.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FoundGrid", "grid_of"]
-
 _NEAR = 0.02  # of a step
 _FEW = 8  # elements of a group: fewer lie on a grid by accident
 _BITS = 8  # more are hardly told from FP32

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.from_other_graph.reading import Values
 
-__all__ = ["fingerprint_value", "is_numeric", "may_be_same", "outlines_of", "relative_distance"]
-
 _LOOKED_AT = 4096  # elements of a value by which partners are sought; all of them decide
 
 

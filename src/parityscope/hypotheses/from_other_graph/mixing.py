@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph.differing import DifferingStretch
     from parityscope.hypotheses.from_other_graph.reading import ReadGraph, Values
 
-__all__ = ["MixedStep", "compute_stretch", "run_mixture", "steps_of"]
-
 # Of the reference's side, or the candidate's: who a site belongs to.
 Place = tuple[bool, str]
 _WHOLE = frozenset({"structure", "type"})

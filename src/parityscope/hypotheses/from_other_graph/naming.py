@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph.differing import DifferingStretch
     from parityscope.hypotheses.from_other_graph.reading import ReadGraph
 
-__all__ = ["name_difference"]
-
 _EPSILON = 1e-5  # BatchNormalization's default
 _PASSING = with_trait("passes on")
 _LINEAR = CONTRACTIONS - {"ConvTranspose"}

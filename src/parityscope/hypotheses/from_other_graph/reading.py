@@ -26,18 +26,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.sessions import Sessions
 
-__all__ = [
-    "ReadGraph",
-    "SideValues",
-    "Values",
-    "content_of",
-    "is_training_step",
-    "operator_family",
-    "read_graph",
-    "run_step",
-    "values_of",
-]
-
 _MOST = 1 << 30  # bytes of one sample's tensors that are kept, chosen
 _PIECE = 1 << 24  # bytes, chosen: of a weight that is read from its file
 _RANDOM = of_kind("random")

@@ -16,8 +16,6 @@ from parityscope.comparison.rows import assign_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["find_rearrangement", "order_words"]
-
 _ALIKE = 0.99  # correlation with the rearranged, chosen: what is left is told apart
 _FEW = 16  # elements: fewer are alike by accident
 _LOOKED_AT = 1 << 16  # elements, spread, by which two arrays are held against each other

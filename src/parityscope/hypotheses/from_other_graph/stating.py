@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
     from parityscope.hypotheses.from_other_graph.reading import ReadGraph
 
-__all__ = ["PASSING", "differences_of_steps", "meaning_of", "name_of"]
-
 _ONNX = frozenset({"", "ai.onnx"})
 _EITHER_WAY = with_trait("commutes")
 # They pass their input on: another type shows in the result's.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph.mixing import Place
     from parityscope.hypotheses.from_other_graph.reading import ReadGraph
 
-__all__ = ["put_back", "transplant_differences"]
-
 _ONNX = frozenset({"", "ai.onnx"})
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from parityscope.compiling import compile_loop
 
-__all__ = ["share_between_nodes"]
-
 
 @compile_loop(kept=True)
 def share_between_nodes(

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.searching import OutputsSearch
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
 
-__all__ = ["STEPS_ABOVE", "list_alike", "try_alike"]
-
 STEPS_ABOVE = 6  # above the best, at which what is said in fewer bits is tried too; chosen
 _CLASS = 40  # evaluations that look for what cannot be told from the best
 _LEAST_S = 2.0  # estimated seconds for them, at least; chosen

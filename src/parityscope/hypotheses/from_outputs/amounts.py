@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.from_outputs.residual import Residual
 
-__all__ = ["PROMISING", "Responses", "fit_amounts"]
-
 Responses = Mapping[int, Mapping[str, np.ndarray]]  # outputs by name, by sample
 
 # Of the error of the first samples: from here on a number is fitted further, and other samples are asked. Chosen.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.sites import EditSite
     from parityscope.hypotheses.from_outputs.trying import Trials
 
-__all__ = ["KnownEdits", "known_responses", "redo_steps", "run_beside"]
-
 _KEYS, _DIGITS = 4, 1e-4  # responses whose products with so many directions agree to this are one; chosen
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["RowsError", "beside_rows", "counted_axes", "error_in_rows"]
-
 
 def counted_axes(reference: Sequence[Arrays], candidate: Sequence[Arrays], outputs: Sequence[str]) -> dict[str, int]:
     """The axis of the rows, by output: that along which alone the sides' shapes differ on a sample."""

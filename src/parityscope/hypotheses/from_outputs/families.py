@@ -46,21 +46,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.places import IndexPlace
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = [
-    "CHANGED_PLACES",
-    "MOVED",
-    "OF_PARTS",
-    "PLACES",
-    "EditFamily",
-    "bounds_of",
-    "exchange_edit",
-    "families_of",
-    "filters_of",
-    "operators_of",
-    "place_family",
-    "with_free_numbers",
-]
-
 PLACES = "places"  # the kind of families that are about a part of a result
 CHANGED_PLACES = "changed places"  # and of edits of any other kind there
 MOVED = "moved"

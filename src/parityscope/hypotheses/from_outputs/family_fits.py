@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.sites import EditSite
     from parityscope.hypotheses.from_outputs.trying import Trials
 
-__all__ = ["EXACT", "WIDER", "FittedFamily", "fit_family"]
-
 EXACT = 0.9995  # of the squared error: what explains so much is not looked for any further; chosen
 WIDER = 0.3  # of what one number leaves is what a further one must explain to be worth saying; chosen
 _DECIMALS = 3  # of an amount that people choose; chosen

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.families import EditFamily
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
-__all__ = ["PLAIN_BITS", "RULE_BITS", "SIZE_COUNTS", "Guess"]
-
 # Of an edit in few words; chosen: a node left out, another input read, one left out or zero, a default, an operator of its kind.
 PLAIN_BITS = 6.5
 RULE_BITS = 4.0  # which operator a rule is about: some sixteen kinds in a network

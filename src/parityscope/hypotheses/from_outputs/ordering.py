@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.reference import Reference
     from parityscope.hypotheses.from_outputs.trying import Trials
 
-__all__ = ["PART_OF_TIME", "GuessQueues", "shortest_first"]
-
 # Whose turn it is. "near" is what stands at a promising site, "odd" what has no prediction.
 # "short" is what says least in the least time: far from what a derivative can see, every simple edit deserves to be run.
 # "functions" are other operators of one variable with numbers to be fitted, which are crowded out by scales and indices else.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.sites import EditSite
     from parityscope.hypotheses.places import Run
 
-__all__ = ["PartTables"]
-
 _SUMMED = 12.0  # products that one number takes in all sums: measured
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
 _CELLS, _CELLS_OF_TILES = 64, 16  # into which a longer axis falls, for runs and for tiles; chosen

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.residual import Residual
 
-__all__ = ["GuessPair", "Peeling", "search_second_fault"]
-
 # All of these are chosen.
 _FIRSTS = 24  # faults that are put in
 _RUN_PAIRS, _FITTED_PAIRS = 4000, 6  # pairs that are run together at most, and those of them that are fitted

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.residual import Residual
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
-__all__ = ["DIRECTIONS", "Predictor"]
-
 # Random directions; with four the worst rank of the truth was ten times larger (measured). So few numbers need no chance.
 DIRECTIONS = 8
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.hypotheses.from_outputs.suffixes import Suffix
 
-__all__ = ["READ", "Inner", "Redo", "Reference", "open_reference", "read_first"]
-
 READ = "::read"  # behind the name of an input: what the network reads of it
 # What a step gives on a sample, computed otherwise, when these tensors are not the reference's own; raises ParityError where it
 # cannot.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Residual", "Share", "residual_of"]
-
 _FEW = 512  # channels: a longer axis is one of positions; chosen
 _LEAST = 1e-3  # of the output's size: what an almost silent channel is divided by; chosen
 _SAME_SUM = 1e-5  # of an error's size, chosen: what FP32 leaves of a sum that is to be zero

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.reference import Inner
 
-__all__ = ["can_be_written", "rewrite_body"]
-
 
 def can_be_written(edit: StretchEdit, constants: Mapping[str, np.ndarray]) -> bool:
     """Whether a graph can say all that the edit does."""

@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 
     Members = Sequence[tuple[Guess, StretchEdit]]
 
-__all__ = [
-    "EVERYWHERE",
-    "find_alike",
-    "join_alike",
-    "list_number_rules",
-    "list_rules",
-    "reads_number",
-    "reads_threshold",
-]
-
 # What it takes to say that a step or an input is left out. Each rule is a run of most of the network: longer ones are not tried.
 _LEFT_OUT_BITS = 4.0
 _NUMBERS = re.compile(r"\[?(-?[\d.]+(?:e[+-]?\d+)?)\]? in place of \[?(-?[\d.]+(?:e[+-]?\d+)?)\]?$")

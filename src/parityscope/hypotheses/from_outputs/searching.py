@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.from_outputs.families import EditFamily
 
-__all__ = ["KnownOutputs", "OutputsSearch", "search_outputs"]
-
 _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # Estimated seconds of each stage: as many runs of the whole network, between two bounds. Chosen for 10 s on small networks and
 # 30 s on a text detector of 330 nodes.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.predicting import Predictor
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
-__all__ = ["SiteGuesses"]
-
 _LEAST_EACH = 12  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
 _WRITTEN_S = (
     0.08  # what a site must have left for writing down and looking at all edits of values and constants; chosen

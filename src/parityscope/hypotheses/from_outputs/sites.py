@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.from_outputs.reference import Inner, Redo, Reference
 
-__all__ = ["EARLY", "LATE", "PLAIN", "EditSite", "sites_of"]
-
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
 # Those whose short ones are tried at every site.

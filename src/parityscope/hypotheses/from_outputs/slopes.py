@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
-__all__ = ["Slopes", "constant_adjoints", "effects_of_exchanges"]
-
 _LOOKED_AT = 16384  # elements whose quantiles the nodes are; what they cost is what as many take to be gathered
 _POINTS = 4096  # of a range, by which the node before a value is found
 _NODES = 256  # between which an elementwise change is taken to be straight; chosen

@@ -11,21 +11,6 @@ import math
 
 from parityscope.light_dataclasses import dataclass
 
-__all__ = [
-    "APPLY_S",
-    "DERIVATIVE_S",
-    "ELEMENT_S",
-    "GATHER_S",
-    "LOOKED_UP_S",
-    "MADE_S",
-    "PRODUCT_S",
-    "RESPONSE_S",
-    "ROWS_S",
-    "SITE_S",
-    "SWEPT",
-    "WorkMeter",
-]
-
 # Estimated seconds of one core of a server.
 APPLY_S, ELEMENT_S = 1e-4, 3e-9  # applying an edit, and one element of what it gives
 MADE_S = 5e-5  # writing down an edit

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.hypotheses.from_outputs.spending import WorkMeter
 
-__all__ = ["Suffix", "Suffixes"]
-
 _APART = 16  # steps between two places, at least; chosen: half of them are gone through one by one
 _PLACES = 24  # at most; chosen: a session takes about as long to open as its steps take to go through
 _SAME = 1e-5  # relative L2 distance from the reference's outputs; chosen: the same kernels give the same but for their blocking

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
 
-__all__ = ["ResponseSketch", "price_of_words", "rank_pairs"]
-
 _LENGTH = 1024  # numbers of a response that are kept; of more, sums with random signs. Chosen
 _SAME = 1e-6  # of the squared response: two that differ by less are one; chosen
 _MOST = 600  # responses of which all pairs are looked at; chosen

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
     from parityscope.records import RuledOut
 
-__all__ = ["EquivalentEdit", "OutputsAnswer", "told_of"]
-
 _COMPARED = 16  # members of a class whose tensors are looked at to tell them apart
 _LISTED = 40  # members that are told
 _NEXT = 3  # tensors that are named, at most

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
 
-__all__ = ["ENOUGH", "Trials", "TriedGuess"]
-
 ENOUGH = 0.985  # of the squared error, on all samples: below it a description is no cause (measured)
 _PATTERN = 0.99  # of the elements that are lost on either side; where most are, few numbers are left to count
 _MOST_OF_IT = 0.5

@@ -33,18 +33,6 @@ if TYPE_CHECKING:
 
     Shape = tuple[float, ...]
 
-__all__ = [
-    "CAST_OVERHEAD",
-    "H200",
-    "Hardware",
-    "Times",
-    "cast_seconds",
-    "flops_of",
-    "read_profile",
-    "roofline_times",
-    "shape_of",
-]
-
 CAST_OVERHEAD = 1e-7  # seconds. Chosen: a twentieth of a kernel launch, as most Casts fuse with a neighbour
 # Of a model that is over before its first Cast is launched a roofline says nothing; there the overhead only breaks ties.
 CASTS_AS_LONG_AS_ALL = 1000  # chosen

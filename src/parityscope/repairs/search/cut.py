@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.search.network import CutNetwork
 
-__all__ = ["Arc", "Assignment", "cheapest_assignment", "minimum_cut", "path_of_optima", "source_side"]
-
 _SCALE = 1 << 48
 _STEPS = 40  # multipliers on a path: 12 decades in steps of two
 _DECADES = 12.0

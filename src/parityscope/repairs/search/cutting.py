@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.improving import Improver
     from parityscope.repairs.search.records import Point
 
-__all__ = ["cut_out"]
-
 _KEPT_BACK = 3.0  # evaluations of all search samples that are left for a stricter target. Chosen
 _PROPOSALS = 8  # evaluations of improved assignments. Chosen: each one halves what the bound is unsure of
 _STARTS = 3  # cuts that an improvement starts from. Chosen

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.records import Certificate, Flag, Point, RepairOutcome, RepairTask, Verdict
     from parityscope.repairs.search.sense import Sensed
 
-__all__ = ["prove_written", "search_repair"]
-
 # The floor is measured for budgets below this only. Chosen: a hundred times what FP32 noise of 1e-6 would ask for.
 _TIGHT = 1e-4
 _SMALL = 0.01  # of the budget; a node that adds less is kept for the Casts that it saves

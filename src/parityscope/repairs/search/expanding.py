@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.search.network import CutNetwork, Wire
 
-__all__ = [
-    "BF16",
-    "F16",
-    "LABELS",
-    "best_move_to_label",
-    "expand_labels",
-    "total_cost",
-]
-
 LABELS = ("f32", "f16", "bf16")
 F16, BF16 = 1, 2
 _ROUNDS = 8  # chosen; two or three have been enough

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.reverse import Reverse
     from parityscope.repairs.search.sense import Sensed
 
-__all__ = ["CheapestFound", "Finder", "find_cheapest"]
-
 # Evaluations of all search samples beyond those for sensitivities and for flagged nodes. Chosen: half of them find the first
 # cut that passes, the others better it.
 _ALLOWED = 15.0

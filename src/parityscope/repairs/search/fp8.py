@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.costs import Hardware
     from parityscope.repairs.search.network import CutNetwork
 
-__all__ = ["chosen_products", "product_scales", "scales_said", "scales_taken", "with_products"]
-
 _EIGHT_BYTES = 1
 
 

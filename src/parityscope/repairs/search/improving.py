@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.search.network import CutNetwork
 
-__all__ = ["Improver", "improver_of", "runs_of"]
-
 _WORK = 3e8  # assignments times nodes that one proposal may look at. Chosen: eight seconds on a chain of 3000 nodes
 _CELLS = 1 << 23  # of them in one product: 64 MB of floats. Chosen
 # What a Cast costs beyond its time, as a share of the whole model's time in FP32. Chosen: of two assignments that are

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model, Sample
 
-__all__ = ["Size", "Sizes", "shapes_within", "size_of", "sizes_within"]
-
 _SAMPLES = 8  # chosen: which branches are taken, and how often bodies run, is a mean of these
 
 

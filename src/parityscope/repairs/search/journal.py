@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Journal"]
-
 _SCHEMA = "parityscope-search/2"
 
 

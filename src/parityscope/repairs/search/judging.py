@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.case.formats.loader import UserFunction
     from parityscope.records import Budget, Policy
 
-__all__ = ["FLOOR_SHARE", "Yardstick", "make_yardstick", "relative_error", "squared_error", "worst_excess"]
-
 FLOOR_SHARE = 1e-3  # chosen: 60 dB below the loudest sample
 _OF_SCORES = frozenset({"top1_agreement", "top5_agreement", "kl_mean", "kl_max"})
 

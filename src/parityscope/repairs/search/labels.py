@@ -22,8 +22,6 @@ from parityscope.arithmetic import format_named
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass
 
-__all__ = ["LOWS", "FormatLabels", "labels_of"]
-
 LOWS = ("f16", "bf16", "f8e4m3", "f16,bf16", "f8e4m3,f16", "f8e4m3,bf16")
 _EIGHT, _NOTHING = "f8e4m3", "f32"
 

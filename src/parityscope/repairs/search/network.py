@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.costs import Hardware, Times
     from parityscope.repairs.search.inside import Sizes
 
-__all__ = [
-    "F32",
-    "OUTSIDE",
-    "AssignmentPrice",
-    "CutNetwork",
-    "Vertex",
-    "Wire",
-    "count_casts",
-    "network_of",
-    "price_assignment",
-    "price_labels",
-    "resolve_labels",
-]
-
 F32 = 0  # the label of what is in full precision; others are of low formats
 OUTSIDE = -1  # the FP32 world around the graph, as a producer or consumer
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.reverse import Reverse
 
-__all__ = ["ACTIVE", "ExcessReading", "Oracle", "Spent"]
-
 # Of a text recogniser's lines one in ten is three times, one in a hundred twenty times as sensitive as the median one, in
 # single characters that hang in the balance; eight of a hundred and more reach into that tail. Chosen.
 ACTIVE = 8

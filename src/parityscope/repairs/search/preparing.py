@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.ranging import Screened
     from parityscope.repairs.search.records import Point, RepairTask, Verdict
 
-__all__ = ["SearchWork", "drop_repeated_samples", "outcome_of", "pareto_front", "prepare_search", "reference_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchWork:

@@ -16,8 +16,6 @@ from parityscope.repairs.search.network import OUTSIDE
 if TYPE_CHECKING:
     from parityscope.repairs.search.network import CutNetwork
 
-__all__ = ["Pricer", "pricer_of"]
-
 _CELLS = 1 << 24  # chosen: assignments times vertices of one go, 16 MB of bool
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.repairs.search.judging import Yardstick
 
-__all__ = ["LEVELS", "Draws", "certificate_of", "certify_written", "confidence_of_share", "draws_of", "samples_needed"]
-
 LEVELS = (0.95, 0.90)  # shares that are claimed, each with a confidence of the same size; below the last nothing is
 DRAWN_AGAIN = 8  # samples, the nearest to the budget. Chosen
 _DRAWS = 3  # of those: as they are, with inputs moved, with sums in another order

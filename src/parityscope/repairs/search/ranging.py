@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.records import RepairTask
 
-__all__ = ["Screened", "apply_range_repairs", "worst_all_low"]
-
 _SCALE = "scale_into_range"
 _TRIALS = 16  # chosen: each costs one FP32 run over all tensors of the search samples
 # How far an equivalent FP32 graph may be away: some hundred roundings to FP32 in a row. Chosen, as in the contract of

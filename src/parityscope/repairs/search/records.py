@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from parityscope.records import Skip
     from parityscope.repairs.search.labels import FormatLabels
 
-__all__ = [
-    "DEFAULT_BUDGET",
-    "Certificate",
-    "Flag",
-    "KeptNode",
-    "Point",
-    "RangeEdit",
-    "RepairOutcome",
-    "RepairTask",
-    "Verdict",
-]
-
 Blame = Literal["parameter", "activation", "operator"]
 # nothing: pure low precision meets the budget. certified: proved on held-out samples. unproved: too few of them, or one
 # failed. infeasible: no assignment with anything low meets it.

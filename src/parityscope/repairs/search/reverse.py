@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.worlds import World
     from parityscope.repairs.search.judging import Yardstick
 
-__all__ = ["PASSES", "Estimate", "Reverse", "cost_of_passes"]
-
 # Chosen: with four samples the mean of sixteen squares, off by a third; sensitivities differ by factors of thousands.
 PASSES = 4
 # What a direction holds, in sizes of the largest tensor: adjoints that wait for others, a step's results, a copy. Chosen.

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
     from parityscope.expectation.forecasts import MagnitudeRange
 
-__all__ = ["RangeScreen", "flag_nodes", "ranges_of"]
-
 _NONE: Mapping[str, Flag] = MappingProxyType({})
 
 # Operators and inputs that a zero sends to infinity or NaN; and the root, which makes of squares that vanished a zero where

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.finding import Finder
     from parityscope.repairs.search.records import Flag, KeptNode, Point
 
-__all__ = ["Second", "kept_in_bf16", "offer_second_format"]
-
 _EVALUATED = 6  # labellings that are run at most. Chosen
 _PRICES = 13  # multipliers, over twelve decades as in `cut.path_of_optima`. Chosen
 _GAIN = 0.002  # of the modelled time; less is not worth an evaluation. Chosen

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.oracle import Oracle
     from parityscope.repairs.search.reverse import Estimate, Reverse
 
-__all__ = ["CHECKS", "TRUSTED", "Sensed", "sense_nodes"]
-
 _GROUPS = 24  # chosen: what a model of any size is divided into first
 _PARTS = (
     4  # a group that is split: four parts cost a third more evaluations than single nodes at once, two as much again

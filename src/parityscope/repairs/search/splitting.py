@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs
     from parityscope.repairs.search.records import RepairTask
 
-__all__ = ["MARGINS", "check_searchable", "margin_of", "reduced_value", "split_samples"]
-
 _SEARCHED = 4  # chosen: what sensitivities are averaged over; on a text recogniser three generalized and one did not
 # Where samples abound: rare sensitive ones are to be among them, and only the hardest are run every time. Chosen.
 _SEARCHED_OF_MANY = 64

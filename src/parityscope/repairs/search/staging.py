@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.repairs.search.records import RangeEdit
 
-__all__ = ["apply_edits", "finding_of", "save_model", "stage_model"]
-
 _BLOCK = 1 << 20  # bytes that are copied at a time. Chosen
 _INLINE_LIMIT = 1 << 30  # bytes of weights; protobuf ends at 2 GB, graph and names included
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model, Sample
 
-__all__ = ["Seen", "seen_within"]
-
 _PLAIN = "plain"
 
 

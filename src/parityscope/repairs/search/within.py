@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model
 
-__all__ = ["flagged_within"]
-
 
 def flagged_within(
     model: Model,

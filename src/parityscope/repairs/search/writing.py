@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.repairs.search.records import KeptNode
 
-__all__ = ["WrittenRepair", "check_output", "move_model", "typed_names", "unwritable_nodes", "write_assignment"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRepair:

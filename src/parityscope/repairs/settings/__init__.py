@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Skip
 
-__all__ = ["Exporter", "Text", "known_exporters", "settings_for"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["Placed", "locate_nodes", "refuse_other_formats", "split_named"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.settings._nodes import Placed
 
-__all__ = ["NUMPY", "REMOVED", "precision_function"]
-
 REMOVED = """TensorRT 8 to 10 only. TensorRT 11 removed the precision of layers with all of weak typing: there the ONNX model
 itself has to say it, with Casts and typed weights. Parityscope writes such a model, and TensorRT 10 takes it as well
 (strongly typed: NetworkDefinitionCreationFlag.STRONGLY_TYPED, trtexec --stronglyTyped)."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["EXPORTER"]
-
 
 def _write_modelopt(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     nodes, notes = split_named(locate_nodes(kept, model))

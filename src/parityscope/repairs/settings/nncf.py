@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["EXPORTER"]
-
 _SCRIPT = '''"""Quantizes a model but for some nodes: give `dataset`, an nncf.Dataset of samples."""
 
 import nncf

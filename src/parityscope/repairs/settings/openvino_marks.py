@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["EXPORTER"]
-
 _SCRIPT = '''"""Writes a model as OpenVINO IR whose marked layers stay in FP32: python {filename} MODEL.onnx MARKED.xml
 
 core.compile_model("MARKED.xml", "CPU", {{"INFERENCE_PRECISION_HINT": "{hint}"}})

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["EXPORTER"]
-
 _SCRIPT = '''"""Converts a model to float16 but for some nodes: python {filename} MODEL.onnx TYPED.onnx"""
 
 import sys

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["EXPORTER"]
-
 _SCRIPT = '''"""Precisions of layers, for Polygraphy:
 
 polygraphy run MODEL.onnx --trt {flag} --precision-constraints obey --trt-network-postprocess-script {filename}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["EXPORTER"]
-
 _SCRIPT = '''"""Builds a TensorRT engine in which some layers keep their precision: python {filename} MODEL.onnx ENGINE.plan
 
 {removed}

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.settings._nodes import Placed
 
-__all__ = ["EXPORTER", "can_be_named", "layer_options"]
-
 _SPELT = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
 

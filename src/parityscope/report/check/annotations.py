@@ -12,8 +12,6 @@ from parityscope.report.check.view import view_check, view_pair
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["check_as_github"]
-
 _TITLES = {"worse": "Worse than the baseline", "error": "Could not be examined"}
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.report.as_junit import JUnitCase
 
-__all__ = ["check_as_junit"]
-
 _NEVER = "1970-01-01T00:00:00"  # the form wants a time, and what could not be examined has none
 
 

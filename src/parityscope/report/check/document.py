@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from parityscope.study.checking.pairs import CheckFile
     from parityscope.study.checking.running import PairOutcome
 
-__all__ = ["check_document", "pair_as_data"]
-
 _BULK = ("tensors", "plots", "graph_views", "wiring", "localization", "ladder", "calls", "refuted", "question")
 _STATUSES = ("beyond", "worse", "error", "incomplete", "better", "within")
 

@@ -11,8 +11,6 @@ from parityscope.report.check.view import describe_summary, view_pair
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["check_as_markdown"]
-
 _MOST = 200  # rows of the table; chosen
 
 

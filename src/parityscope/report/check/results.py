@@ -10,8 +10,6 @@ from parityscope.report.check.view import view_pair
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["check_as_sarif"]
-
 _TITLES = {"BASELINE": "Worse than the baseline", "UNEXAMINED": "Could not be examined"}
 _CODES = {"worse": "BASELINE", "error": "UNEXAMINED"}
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["pair_as_text", "print_check", "print_pair", "summary_as_text"]
-
 
 def pair_as_text(pair: Mapping[str, Any], *, color: bool = False) -> str:
     """The line of one pair."""

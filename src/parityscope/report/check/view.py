@@ -12,8 +12,6 @@ from parityscope.report.words import as_number, clean, format_percent, format_se
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["describe_pair", "describe_summary", "view_check", "view_pair", "view_status"]
-
 _SYMBOLS = {"beyond": "✕", "worse": "✕", "error": "✕", "incomplete": "?", "better": "✓", "within": "✓"}
 _STYLES = {"beyond": "beyond", "worse": "beyond", "error": "beyond", "incomplete": "incomplete"}
 _WIDE = 1000  # columns: the title of a first screen on one line

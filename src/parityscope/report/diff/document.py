@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from parityscope.study.changes.comparing import StudyChanges
 
-__all__ = ["KIND", "changes_document"]
-
 KIND = "diff"
 
 

@@ -11,8 +11,6 @@ from parityscope.report.diff.view import view_changes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["changes_as_markdown"]
-
 _MOST = 30  # rows of a table; chosen, a screen
 
 

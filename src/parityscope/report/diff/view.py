@@ -21,8 +21,6 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["describe_fact", "describe_output", "view_changes"]
-
 _SYMBOLS = {
     "worse": ("\N{MULTIPLICATION X}", "beyond"),
     "better": ("\N{CHECK MARK}", "within"),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
     from parityscope.expectation.forecasts import Forecast, FormatForecast, MagnitudeRange
 
-__all__ = ["SCHEMA", "forecast_document"]
-
 SCHEMA = "parityscope-forecast/1"
 _WORST = 20  # layers named as introducing most; all are in `layers`
 

@@ -16,8 +16,6 @@ from parityscope.report.words import as_number, format_figure, shorten_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["draw_forecast"]
-
 _WIDTH, _HEIGHT = 1120.0, 380.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 132.0, 16.0, 46.0
 _DECADES = 12  # shown below the largest error at most; float32 has seven digits

@@ -12,8 +12,6 @@ from parityscope.report.words import as_number, clean, format_count, format_figu
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["view_forecast"]
-
 _KEPT = {
     False: "No output is predicted to be lost",
     True: "No output is predicted to be lost, as far as could be judged",

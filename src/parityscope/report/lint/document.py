@@ -15,8 +15,6 @@ from parityscope.report._plain import plain_items
 if TYPE_CHECKING:
     from parityscope.linting import Lint
 
-__all__ = ["lint_document"]
-
 
 def lint_document(found: Lint, *, version: str, command: str = "") -> dict[str, Any]:
     """Everything that lint says, as plain data."""

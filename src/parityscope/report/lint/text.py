@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["print_lint"]
-
 
 def print_lint(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of what lint found."""

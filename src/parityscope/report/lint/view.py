@@ -10,8 +10,6 @@ from parityscope.report.words import clean, format_bytes, format_count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_lint"]
-
 _VERDICTS = {
     "beyond": ("\N{MULTIPLICATION X}", "will break"),
     "within": ("\N{CHECK MARK}", "nothing in the file breaks it"),

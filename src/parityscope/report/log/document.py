@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer, Log, LogPair, NodePair
     from parityscope.records import Finding, Skip
 
-__all__ = ["log_document"]
-
 
 def log_document(
     log: Log, findings: Sequence[Finding], *, version: str, command: str = "", pair: LogPair | None = None

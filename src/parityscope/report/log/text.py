@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["print_logs"]
-
 _STYLES = {"harmful": "red", "may harm": "yellow", "harmless": "green"}
 
 

@@ -10,8 +10,6 @@ from parityscope.report.words import clean, format_bytes, format_count
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["view_logs"]
-
 _VERDICTS = {
     "beyond": ("\N{MULTIPLICATION X}", "numbers were changed, or nothing was built"),
     "within": ("\N{CHECK MARK}", "nothing in the log changes numbers by itself"),

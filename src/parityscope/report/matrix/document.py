@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from parityscope.study.checking.matrix import MatrixFile
     from parityscope.study.checking.running import PairOutcome
 
-__all__ = ["matrix_document"]
-
 _FACTOR = (
     1.5  # of a latency; chosen: machines that do other things too change it by less from night to night, as a rule
 )

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["matrix_as_markdown", "print_matrix"]
-
 _MOST = 500  # rows of a table; chosen
 _NOTHING_NEW = "Nothing is otherwise than in the last run"
 

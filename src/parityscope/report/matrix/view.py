@@ -11,8 +11,6 @@ from parityscope.report.words import as_number, clean, format_figure, format_per
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_matrix"]
-
 
 def view_matrix(document: Mapping[str, Any]) -> dict[str, Any]:
     """All of the matrix, worded; `rows` are a title and the cell of each column, "" where there is none."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.network import NetworkView
     from parityscope.records import Finding
 
-__all__ = ["network_document"]
-
 
 def network_document(
     view: NetworkView, findings: Sequence[Finding], *, model: Path, version: str, command: str = ""

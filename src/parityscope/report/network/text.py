@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["print_network"]
-
 
 def print_network(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of the network view."""

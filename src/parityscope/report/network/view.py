@@ -10,8 +10,6 @@ from parityscope.report.words import clean, format_bytes, format_count, format_s
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_network"]
-
 _MOST_ROWS = 40  # rows of a table (chosen); the JSON holds them all
 _MEANS = {
     "kernel": "a layer of the engine names it",

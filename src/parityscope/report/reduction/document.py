@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from parityscope.records import Target
     from parityscope.study.reduction import Reduced
 
-__all__ = ["SCHEMA", "reduction_document"]
-
 SCHEMA = "parityscope-reduction/1"
 _SHOWN = 8  # values of a tensor
 

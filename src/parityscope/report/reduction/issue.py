@@ -10,8 +10,6 @@ from parityscope.visible import make_visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["as_issue"]
-
 _MOST = 20  # nodes; of more the file tells
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["as_program"]
-
 _HEAD = '''"""{title}
 
 Run it where it lies: python reproduce.py

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["print_reduction"]
-
 
 def print_reduction(console: Console, document: Mapping[str, Any]) -> None:
     """Writes `document` to a console."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.search import RepairOutcome, RepairTask
 
-__all__ = ["SCHEMA", "repair_document"]
-
 SCHEMA = "parityscope-repair/1"
 
 

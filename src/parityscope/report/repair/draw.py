@@ -20,8 +20,6 @@ from parityscope.report.words import as_number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["draw_repair"]
-
 _SIZE = (900.0, 340.0)
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 24.0, 16.0, 48.0
 _FRAME = Frame(width=_SIZE[0], height=_SIZE[1], left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)

@@ -11,8 +11,6 @@ from parityscope.report.words import as_number, clean, format_count, format_figu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["has_succeeded", "view_repair"]
-
 _LABELS = {
     "nothing": ("within", "✓", "Nothing needs a repair"),
     "certified": ("within", "✓", "Certified"),

@@ -13,8 +13,6 @@ from parityscope.report.words import format_percent, shorten_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["draw_spark", "draw_trend"]
-
 _WIDTH, _HEIGHT = 1120.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78.0, 20.0, 34.0, 34.0
 _FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)

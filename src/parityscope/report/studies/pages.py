@@ -16,16 +16,6 @@ from parityscope.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = [
-    "list_page",
-    "refusal_page",
-    "series_page",
-    "study_page",
-    "trends_page",
-    "upload_page",
-    "with_way_back",
-]
-
 _HERE = Path(__file__).parent
 _WIDEST = 90
 _VERDICTS = ("within", "beyond", "incomplete")

@@ -11,8 +11,6 @@ from parityscope.report.words import clean, format_count, format_percent, shorte
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["view_pages", "view_row", "view_series", "view_versions"]
-
 _SYMBOLS = {"within": "\N{CHECK MARK}", "beyond": "\N{MULTIPLICATION X}", "incomplete": "?"}
 _NAME = 90  # signs of a name in a list; chosen
 _BEYOND = {"refuted", "beyond"}  # a verification is refuted

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parityscope.case import Case
     from parityscope.verification.records import MeasuredSide, Verification
 
-__all__ = ["KIND", "verification_document"]
-
 KIND = "verification"
 
 

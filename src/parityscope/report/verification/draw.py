@@ -16,8 +16,6 @@ from parityscope.verification.quantities import direction_of_change
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["draw_verification"]
-
 _WIDTH, _HEIGHT = 520.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 30.0, 16.0, 34.0
 _FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)

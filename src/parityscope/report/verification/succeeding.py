@@ -13,8 +13,6 @@ from parityscope.report.words import as_number, format_count, format_percent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["describe_missing_samples", "has_succeeded"]
-
 
 def has_succeeded(document: Mapping[str, Any]) -> bool:
     """Whether the verification is "not proved" for want of samples alone: nothing got worse on any of them.

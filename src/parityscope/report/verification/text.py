@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["print_verification"]
-
 _MOST = 10
 
 

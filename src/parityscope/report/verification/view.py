@@ -12,8 +12,6 @@ from parityscope.report.words import ABSENT, as_number, clean, format_bytes, for
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ROWS", "view_verification"]
-
 ROWS = 20  # regressions that are shown; the JSON holds all
 _LABELS = {
     "improved": ("within", "✓", "Improved: the repair holds"),

@@ -16,8 +16,6 @@ from parityscope.study.changes.noise import direction_beyond_noise
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["CauseChange", "LayerChange", "OutputChange", "StudyChanges", "compare_studies", "nothing_compared"]
-
 _RANKS = {"within": 0, "beyond": 1}
 _WAYS = {-1: "better", 0: "same", 1: "worse"}
 _NAMED = ("cause", "contributing")

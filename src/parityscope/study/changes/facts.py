@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from parityscope.records import Target
 
-__all__ = ["FactChange", "list_fact_changes"]
-
 _SIDES = ("candidate", "reference")
 _ASKED = ("depth", "seed", "preprocess", "stacked", "shapes", "mapping", "states", "steps")
 _ALIKE = {"simulated": "precision", "executed precision": "precision"}  # facts that say the same in other words

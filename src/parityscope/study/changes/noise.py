@@ -16,8 +16,6 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FEWEST_STEADY", "GROWTH", "STEADY", "direction_beyond_noise"]
-
 GROWTH = 2.0  # chosen: errors of rounding in another order differ by a factor of two at the most in 59 of 100 cases
 STEADY = 1.25  # chosen: a quarter more on every sample
 FEWEST_STEADY = 8  # samples: all of them move one way by chance in less than one of a hundred cases (2 / 2^8)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from parityscope.study.checking.running import PairOutcome
 
-__all__ = ["BASELINE_SCHEMA", "baseline_entry", "read_baseline", "update_baseline", "write_baseline"]
-
 BASELINE_SCHEMA = "parityscope-baseline/1"
 _LARGEST = 16 << 20  # bytes; chosen: an entry takes some 2 KB
 _DIGITS = 4  # of an error: a change that counts is one of a quarter at least

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from parityscope.study.checking.pairs import CheckedPair
 
-__all__ = ["CellFacts", "MatrixCell", "MatrixFile", "cell_entry", "facts_of_cell", "read_matrix_file"]
-
 _AXES = ("models", "versions", "targets", "settings")
 _PLACE = "{version}"
 _MOST = 10_000  # cells; chosen

@@ -41,16 +41,6 @@ if TYPE_CHECKING:
 
     from parityscope.case.policy_file import PolicyFile
 
-__all__ = [
-    "KEYS_FOR_ALL",
-    "CheckFile",
-    "CheckedPair",
-    "choose_pairs",
-    "find_repeated",
-    "pairs_of_table",
-    "read_check_file",
-]
-
 KEYS_FOR_ALL = ("reference", "inputs", "preprocess", "stacked", "seed")  # that say the same of any model and candidate
 _KEYS = ("name", "model", "candidate", *KEYS_FOR_ALL)
 _BASELINE = "parity-baseline.json"

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from parityscope.study.changes.comparing import StudyChanges
     from parityscope.study.checking.pairs import CheckedPair
 
-__all__ = ["CheckSettings", "PairOutcome", "check_pair"]
-
 _BUDGET_S = 1.0  # of a cell; chosen: at least ten rounds are run, however long they take
 _DIAGNOSED = frozenset({"beyond", "worse"})
 _ALIKE = ("shapes", "samples", "seed", "stacked", "preprocess", "candidate", "reference")

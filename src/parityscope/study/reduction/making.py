@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from parityscope.study.reduction.records import Arrays, Reduced
     from parityscope.study.reduction.region import PartBorders
 
-__all__ = ["PieceSource", "files_of", "open_source", "run_side"]
-
 _WIDE = np.dtype(np.float32)
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from parityscope.study.reduction.records import Shows
 
-__all__ = ["pattern_of", "what_shows"]
-
 _INFORMS = "information"
 # A change that is found by what the values show, and one that is found in the candidate's file, is one and the same at one place:
 # a small part may prove by its file what rounding of a whole network left to the values, and the other way round.

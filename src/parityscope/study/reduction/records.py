@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Attempt", "FindingPattern", "Piece", "Reduced", "Shows"]
-
 #: what a smaller model showed; "not run": a side refused it
 Shows = Literal["the same", "another finding", "no finding", "not run"]
 

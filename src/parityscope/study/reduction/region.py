@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
 
-__all__ = ["Graphs", "PartBorders"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartBorders:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.study.reduction.making import PieceSource
     from parityscope.study.reduction.records import Piece
 
-__all__ = ["GoneError", "reduce_examination", "reduce_study"]
-
 _AGAIN = "parityscope reduce STUDY"
 _SAMPLES = 3  # chosen: what one sample shows by chance three do not
 _REPEATS = 3  # of a candidate whose answers vary

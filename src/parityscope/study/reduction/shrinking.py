@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.study.reduction.records import Arrays, Piece
     from parityscope.study.reduction.trying import PieceTrials
 
-__all__ = ["fewer_samples", "plainer_values", "smaller_shapes"]
-
 _SIZES = 3  # of a part that are cut down, the one that most numbers depend on first; chosen
 _KEPT = (1, 4)  # entries of a size
 _DIGITS = 3

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.study.reduction.records import Arrays, FindingPattern, Piece, Shows
 
-__all__ = ["PieceTrials", "elements_of", "recorded_target"]
-
 
 @dataclass(slots=True, kw_only=True)
 class PieceTrials:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from parityscope.verification.task_metrics import TaskAnswer
 
-__all__ = ["image_pair", "range_of"]
-
 
 def image_pair(answer: TaskAnswer, options: Mapping[str, str]) -> tuple[np.ndarray, np.ndarray, np.dtype[Any]]:
     """(truth, candidate), float64 in the output's shape, and the output's own dtype.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from parityscope.verification.task_metrics import TaskAnswer
 
-__all__ = ["among_best", "best_classes", "share_right", "targets_of"]
-
 
 def best_classes(scores: np.ndarray, k: int) -> np.ndarray:
     """The k best classes of each row, best first: (..., classes) -> int64 (rows, k); -1 in a row that holds a NaN."""

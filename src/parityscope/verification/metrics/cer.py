@@ -12,8 +12,6 @@ from __future__ import annotations
 from parityscope.verification.task_metrics import TaskMetric
 from parityscope.verification.texts import OPTIONS, error_counts, error_rate
 
-__all__ = ["TASK_METRIC"]
-
 TASK_METRIC = TaskMetric(
     name="cer",
     title="Character error rate",

@@ -17,8 +17,6 @@ from parityscope.verification.task_metrics import TaskAnswer, TaskMetric, mean_o
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["TASK_METRIC"]
-
 
 def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     return np.array([_mean_cosine(answer, output_name(answer, options)) for answer in answers])

@@ -29,8 +29,6 @@ from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["TASK_METRIC"]
-
 _OVERLAPS = np.linspace(0.5, 0.95, 10)
 _RECALLS = np.linspace(0.0, 1.0, 101)
 _MOST = 100  # detections of an image

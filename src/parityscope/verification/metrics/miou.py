@@ -21,8 +21,6 @@ from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["TASK_METRIC"]
-
 _IGNORED = 255
 _MOST_CLASSES = 4096  # a table of counts of 4096 x 3 numbers a sample; more classes are no segmentation
 

@@ -22,8 +22,6 @@ from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["TASK_METRIC"]
-
 _IGNORED = -100  # the label that PyTorch's cross entropy leaves out
 
 

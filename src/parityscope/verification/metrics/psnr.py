@@ -18,8 +18,6 @@ from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["TASK_METRIC"]
-
 
 def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     """Mean squared error over range^2 of each sample."""

@@ -29,8 +29,6 @@ from parityscope.verification.task_metrics import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["TASK_METRIC"]
-
 
 def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     k = int(number_option(options, "k", 1, least=1))

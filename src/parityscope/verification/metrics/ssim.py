@@ -23,8 +23,6 @@ from parityscope.verification.task_metrics import TaskAnswer, TaskMetric, mean_o
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["TASK_METRIC"]
-
 _SIZE, _SIGMA = 11, 1.5
 _K1, _K2 = 0.01, 0.03
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from parityscope.verification.metrics._ranking import among_best
 from parityscope.verification.task_metrics import TaskMetric, mean_of_numbers
 
-__all__ = ["TASK_METRIC"]
-
 TASK_METRIC = TaskMetric(
     name="top1", title="Top-1 accuracy", better="higher", score=among_best(1), combine=mean_of_numbers
 )

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Match = Callable[[ir.Node, dict[ir.Node, int]], MatchedRegion | None]
 
-__all__ = ["Pattern", "activation_kinds", "find_regions", "fused_by", "known_patterns"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["include_factor", "match_diamond"]
-
 
 def match_diamond(
     node: ir.Node,

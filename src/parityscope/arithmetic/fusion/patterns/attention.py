@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["PATTERNS", "match", "match_guarded"]
-
 _MOVES = frozenset({"Identity", "Dropout"})
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.matching import MatchedRegion
 
-__all__ = ["PATTERNS"]
-
 _SILU = {"Mul", "Sigmoid"}
 _MISH = {"Add", "Exp", "Log", "Mul", "Softplus", "Tanh"}
 _HARD_SWISH = {"Add", "Clip", "Div", "HardSigmoid", "Mul"}

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.matching import MatchedRegion
 
-__all__ = ["PATTERNS", "match", "match_inner", "match_products"]
-
 _ERF = {"Add", "Div", "Erf", "Mul"}
 _TANH = {"Add", "Mul", "Pow", "Tanh"}
 

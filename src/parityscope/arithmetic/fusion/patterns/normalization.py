@@ -15,8 +15,6 @@ from parityscope.arithmetic.fusion.patterns import Pattern
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PATTERNS", "affine_nodes", "match_layer", "match_rms"]
-
 _NODES = frozenset({"Add", "Cast", "Div", "Mul", "Pow", "ReduceMean", "Reciprocal", "Sqrt", "Sub"})
 
 

@@ -10,8 +10,6 @@ from parityscope.arithmetic.fusion.patterns import Pattern
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PATTERNS", "match"]
-
 _NODES = frozenset({"Div", "Exp", "ReduceMax", "ReduceSum", "Sub"})
 
 
