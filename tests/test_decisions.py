@@ -137,7 +137,7 @@ def even_classes(gap: float) -> dict[str, np.ndarray]:
 def every_other_choice(reference: np.ndarray, _: np.ndarray) -> np.ndarray:
     """The choice between the last two classes is the other one, by errors no larger than their gap."""
     turned = reference.copy()
-    turned[:, 8:] = reference[:, :7:-1]
+    turned[..., 8:] = reference[..., :7:-1]
     return turned
 
 
@@ -242,3 +242,11 @@ def test_nobody_reads_that_it_agrees_where_most_decisions_changed(tmp_path: Path
     assert asked.endswith("--budget top1_agreement=0.99")
     assert " or judge it on labelled samples by your task's own metric" in screen
     assert exit_status(*asked.split()[1:], "--quiet") in {0, 1, 3}  # 1: all of it would have to be kept
+
+
+def test_rows_without_a_batch_axis_are_one_row_each(tmp_path: Path) -> None:
+    text = _CLASSES.replace("float[N,64]", "float[64]").replace("float[N,10]", "float[10]")
+    samples = np.random.default_rng(5).normal(size=(8, 64)).astype(np.float32)
+    code, found, screen = judged(tmp_path, even_classes(0.1), samples, "f32", every_other_choice, text=text)
+    assert (code, found["outputs"][0]["decisions"]["changed"]) == (1, 8)
+    assert "top-1 of 'logits' changed in 8 of 8 rows" in screen

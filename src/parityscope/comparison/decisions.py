@@ -177,12 +177,11 @@ def _lead(array: np.ndarray, axis: int, places: np.ndarray, was: np.ndarray, bec
 
     A class that is not there (choices that are counted from one) scores as the least one of its row.
     """
-    by_row = np.moveaxis(array, axis, -1)
-    rows = np.unravel_index(places, by_row.shape[:-1])
+    by_row = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])  # one axis alone is one row
     gone = (became < 0) | (became >= by_row.shape[-1])
-    scores = by_row[(*rows, np.where(gone, 0, became))].astype(np.float64)
-    scores[gone] = by_row[tuple(one[gone] for one in rows)].min(-1, initial=np.inf)
-    return np.asarray(by_row[(*rows, was)].astype(np.float64) - scores)
+    scores = by_row[places, np.where(gone, 0, became)].astype(np.float64)
+    scores[gone] = by_row[places[gone]].min(-1, initial=np.inf)
+    return np.asarray(by_row[places, was].astype(np.float64) - scores)
 
 
 def _by_rule(reference: np.ndarray, candidate: np.ndarray, rule: DecisionRule) -> Decided | None:
