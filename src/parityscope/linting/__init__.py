@@ -15,7 +15,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.light_dataclasses import dataclass, field
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.plugins import discover_plugins
 from parityscope.records import ROLES
 
@@ -57,6 +57,14 @@ class Rule:
     look: Callable[[Sheet], Iterable[Finding]]
     holds: tuple[RuleExample, ...]
     holds_not: tuple[RuleExample, ...]
+
+    def find(self, sheet: Sheet) -> list[Finding]:
+        """What it finds in a file; what bears no code yet gets the rule's own, with its title."""
+        return [one if one.code else self._sign_finding(one) for one in self.look(sheet)]
+
+    def _sign_finding(self, finding: Finding) -> Finding:
+        evidence = (replace(one, experiment=replace(one.experiment, check=self.code)) for one in finding.evidence)
+        return replace(finding, code=self.code, title=self.title, evidence=tuple(evidence))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +109,6 @@ def lint(path: str | Path, formats: Sequence[str] = DEFAULT_FORMATS, *, loaded: 
 
     sheet = read_sheet(path, formats)
     unseen = check_loading(sheet) if loaded else ()
-    found = [finding for rule in known_rules().values() for finding in rule.look(sheet)]
+    found = [finding for rule in known_rules().values() for finding in rule.find(sheet)]
     ordered = sorted(found, key=lambda finding: ROLES.index(finding.role))
     return Lint(sheet=sheet, findings=tuple(ordered), skipped=(*sheet.skipped, *unseen))

@@ -20,8 +20,6 @@ _KEPT = 200  # names that details hold
 
 
 def make_finding(
-    code: str,
-    title: str,
     role: Role,
     claim: str,
     *,
@@ -30,9 +28,12 @@ def make_finding(
     details: Mapping[str, Any] | None = None,
     repairs: tuple[OfferedRepair, ...] = (),
 ) -> Finding:
-    """A finding whose evidence is the file itself: `because` says what was read and by what rule it was judged."""
+    """A finding whose evidence is the file itself: `because` says what was read and by what rule it was judged.
+
+    Its code and its title are its rule's, which signs it (`Rule.find`).
+    """
     experiment = Experiment(
-        check=code,
+        check="",
         claim=claim,
         change="nothing: the file was read, no model was run",
         measure="what the file holds, against the definition of the operator and the format",
@@ -44,8 +45,8 @@ def make_finding(
         facts["nodes"] = [place.name for place in places[:_KEPT]]
         facts["node_count"] = len(places)
     return Finding(
-        code=code,
-        title=title,
+        code="",
+        title="",
         role=role,
         claim=claim,
         confidence=1.0,

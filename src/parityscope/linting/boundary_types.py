@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-_CODE = "CST103"
-_TITLE = "Inputs or outputs of another type than float32"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     graph = sheet.model.graph
@@ -63,8 +60,6 @@ def _show_finding(side: str, other: dict[str, str], cast: list[str]) -> Finding:
     if cast:
         said.append(f"a Cast stands at the boundary of {list_names(cast)}, so that another type is computed in")
     return make_finding(
-        _CODE,
-        _TITLE,
         "information",
         "; ".join(said),
         because="buffers are bound by the declared type",
@@ -82,8 +77,8 @@ _INTS = """<ir_version: 8, opset_import: ["" : 17]> g (int64[1,4] ids) => (float
 _FLOATS = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[1,4] y) { y = Neg(x) }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="CST103",
+    title="Inputs or outputs of another type than float32",
     look=_look,
     holds=(RuleExample(model=_INTS, role="information"), RuleExample(model=_FLOATS.replace("float[", "float16["))),
     holds_not=(RuleExample(model=_FLOATS),),

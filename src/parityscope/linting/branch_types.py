@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-_CODE = "CST106"
-_TITLE = "Control flow whose types do not agree"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for place in sheet.places:
@@ -66,8 +63,6 @@ def _findings_of_loop(place: Place) -> Iterator[Finding]:
 
 def _show_finding(place: Place, what: str) -> Finding:
     return make_finding(
-        _CODE,
-        _TITLE,
         "cause",
         f"{place.node.op_type} {place.name}: {what}",
         because="both types are declared, or follow from the operators",
@@ -86,8 +81,8 @@ def _model_with_branches(other: str) -> str:
 
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="CST106",
+    title="Control flow whose types do not agree",
     look=_look,
     holds=(RuleExample(model=_model_with_branches("float16"), role="cause", node="If#0"),),
     holds_not=(RuleExample(model=_model_with_branches("float")),),

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-_CODE = "SEQ101"
-_TITLE = "State is carried from step to step"
 _RECURRENT = of_kind("recurrent")
 _LOOPS = frozenset(one.name for one in STANDARD.values() if one.carries)
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -46,8 +44,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     places = [place for place in sheet.places if _carries_state(place)]
     if places:
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"{format_plural(len(places), 'node')} with float state that is fed back at every step: "
             f"{name_places(places)}. Rounding adds up "
@@ -80,8 +76,8 @@ _GRU = """<ir_version: 8, opset_import: ["" : 17]> g (float[3,1,2] x) => (float[
 _PLAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Neg(x) }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="SEQ101",
+    title="State is carried from step to step",
     look=_look,
     holds=(
         RuleExample(

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding, Role
 
-_CODE = "CST101"
-_TITLE = "A chain of Casts loses precision and comes back"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     found: dict[tuple[str, str, str], list[CastPair]] = {}
@@ -56,8 +53,6 @@ def _show_finding(types: tuple[str, str, str], held: list[CastPair]) -> Finding:
         else "what an integer does not hold is cut off, which is usually meant"
     )
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         f"{format_plural(len(held), 'chain')} {' -> '.join(types)} at {name_places(places)}: {effect}",
         because=f"{types[1]} does not hold every number of {types[0]}",
@@ -84,8 +79,8 @@ def _model_with_chain(first: int, second: int, source: str = "float", target: st
 
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="CST101",
+    title="A chain of Casts loses precision and comes back",
     look=_look,
     holds=(
         RuleExample(model=_model_with_chain(10, 1), role="contributing", node="Cast#0"),

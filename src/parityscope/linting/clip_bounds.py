@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding, Role
 
-_CODE = "RNG106"
-_TITLE = "The bounds of a Clip do not hold"
 _NO_BOUND = 1e38  # exporters write FP32's largest number, 3.4e38, for an absent bound
 
 
@@ -86,8 +84,6 @@ def _judge_bounds(sheet: Sheet, place: Place, low: float, high: float) -> Iterat
 
 def _show_finding(place: Place, role: Role, claim: str, low: float, high: float) -> Finding:
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         claim,
         because="the bounds are constants of the file",
@@ -110,8 +106,8 @@ def _bounds_as_arrays(low: float, high: float) -> dict[str, np.ndarray]:
 
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RNG106",
+    title="The bounds of a Clip do not hold",
     look=_look,
     holds=(
         RuleExample(model=_CLIP, constants=_bounds_as_arrays(6, 0), role="cause", node="Clip#0"),

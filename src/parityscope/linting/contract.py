@@ -43,7 +43,7 @@ def check_examples(rule: Rule, folder: Path) -> None:
 def findings_of(rule: Rule, example: RuleExample, folder: Path) -> list[Finding]:
     """What the rule finds in an example."""
     folder.mkdir(parents=True, exist_ok=True)
-    return list(rule.look(read_sheet(write_example(example, folder / "model.onnx"), example.formats)))
+    return rule.find(read_sheet(write_example(example, folder / "model.onnx"), example.formats))
 
 
 def write_example(example: RuleExample, path: Path) -> Path:

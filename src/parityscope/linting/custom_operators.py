@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-_CODE = "EXP105"
-_TITLE = "Operators that are not ONNX's own"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     defined = {(function.domain, function.name) for function in sheet.model.functions.values()}
@@ -44,8 +41,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
         ops = sorted({place.node.op_type for place in places})
         known = " (ONNX Runtime brings them; other engines may not)" if domain == "com.microsoft" else ""
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"{format_plural(len(places), 'node')} of domain {domain}{known}: {list_names(ops)}, e.g. {name_places(places)}",
             because="the domain is not one of the standard's, and the file defines no function of that name",
@@ -59,8 +54,8 @@ _CUSTOM = """<ir_version: 8, opset_import: ["" : 17, "my.own" : 1]> g (float[4] 
 }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP105",
+    title="Operators that are not ONNX's own",
     look=_look,
     holds=(RuleExample(model=_CUSTOM, role="information", node="Twist#0"),),
     holds_not=(RuleExample(model=_CUSTOM.replace("my.own.Twist", "Neg")),),

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-_CODE = "SHP101"
-_TITLE = "Inputs of dynamic shape"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     graph = sheet.model.graph
@@ -42,8 +39,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
             dynamic[str(value.name)] = format_dimensions(dims)
     if dynamic:
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"dynamic inputs: {list_names(f'{name} [{shape}]' for name, shape in dynamic.items())}. Test every size in use",
             because="these dimensions have no number in the file",
@@ -54,8 +49,8 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] x) => (float[N,4] y) { y = Neg(x) }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="SHP101",
+    title="Inputs of dynamic shape",
     look=_look,
     holds=(RuleExample(model=_MODEL, role="information"),),
     holds_not=(RuleExample(model=_MODEL.replace("N,", "2,")),),

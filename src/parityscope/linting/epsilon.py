@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding, OfferedRepair, Role
 
-_CODE = "RNG103"
-_TITLE = "An epsilon vanishes in the number format"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for number_format in sheet.computing:
@@ -77,8 +74,6 @@ def _finding_of_constant(sheet: Sheet, number_format: Format, held: list[Epsilon
         )
     places = [guard.place for guard in held]
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         (
             f"{name_places(places)}: {format_number(first.value)} guards {first.before} and becomes {fate} in "
@@ -118,8 +113,6 @@ def _findings_of_attributes(sheet: Sheet, number_format: Format) -> Iterator[Fin
     for value, places in groups.items():
         left = value_in_format(value, number_format)
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"epsilon {format_number(value)} of {format_plural(len(places), 'normalization')} "
             f"({name_places(places)}) would become "
@@ -158,8 +151,8 @@ _PLAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[
 _TWELVE = {"epsilon": np.array(1e-12, np.float32)}
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RNG103",
+    title="An epsilon vanishes in the number format",
     look=_look,
     holds=(
         RuleExample(model=_LOG, constants=_TWELVE, role="cause", node="Add#1"),

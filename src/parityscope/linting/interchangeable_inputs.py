@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-_CODE = "BND101"
-_TITLE = "Inputs that can be exchanged without an error"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     graph = sheet.model.graph
@@ -59,8 +56,6 @@ def _are_alike(one: ir.Value, other: ir.Value) -> bool:
 def _show_finding(group: list[ir.Value]) -> Finding:
     names = [str(value.name) for value in group]
     return make_finding(
-        _CODE,
-        _TITLE,
         "information",
         f"inputs {', '.join(names)} are all {type_of(group[0])} [{format_dimensions(dims_of(group[0]))}]: fed in "
         "another order, none "
@@ -80,8 +75,8 @@ _TWO = """<ir_version: 8, opset_import: ["" : 17]> g (int64[N,S] ids, int64[N,S]
 }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="BND101",
+    title="Inputs that can be exchanged without an error",
     look=_look,
     holds=(RuleExample(model=_TWO, role="information"),),
     holds_not=(

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding, Role
 
-_CODE = "RNG104"
-_TITLE = "A constant stands for infinity"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for constant in sheet.constants:
@@ -73,8 +70,6 @@ def _show_finding(constant: FileConstant, formats: list[Format], held: list[tupl
     fates = ", ".join(f"{format_number(value_in_format(worst, each))} in {each.title}" for each in formats)
     becoming = f" becomes {fates}" if fates else " is the same in every format"
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         f"{first.node.op_type} {first.name} reads {constant.name!r} = {format_number(worst)} as infinity for "
         f"{goal.node.op_type}; it{becoming}. {why}",
@@ -135,8 +130,8 @@ _TOP = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x, bool[2,4] ke
 _AXES: dict[str, np.ndarray] = {"one": np.array(1, np.float32), "axes": np.array([0], np.int64)}
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RNG104",
+    title="A constant stands for infinity",
     look=_look,
     holds=(
         RuleExample(model=_ADD, constants={"low": np.array(-1e9, np.float32)}, role="contributing", node="Where#0"),

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-_CODE = "EXP102"
-_TITLE = "Node names that are missing or shared"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     counts = Counter((place.inside, place.node.name or "") for place in sheet.places if place.node.name)
@@ -43,8 +40,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
         places = [place for place in sheet.places if counts[place.inside, place.node.name or ""] > 1]
         said = list_names(f"{name!r} ({count} nodes)" for name, count in shared.items())
         yield make_finding(
-            _CODE,
-            _TITLE,
             "contributing",
             (
                 f"{format_plural(len(shared), 'node name')} stand for several nodes: {said}. A precision list by name "
@@ -58,8 +53,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     unnamed = [place for place in sheet.places if not place.node.name]
     if unnamed:
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             (
                 f"{len(unnamed):,} of {format_plural(len(sheet.places), 'node')} have no name; this report calls them by "
@@ -91,8 +84,8 @@ _SHARED = _UNNAMED.replace("a = ", "[twice] a = ").replace("y = ", "[twice] y = 
 _NAMED = _UNNAMED.replace("a = ", "[one] a = ").replace("y = ", "[two] y = ")
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP102",
+    title="Node names that are missing or shared",
     look=_look,
     holds=(
         RuleExample(model=_SHARED, role="contributing", node="twice"),

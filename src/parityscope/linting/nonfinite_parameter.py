@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Sheet
     from parityscope.records import Finding, Role
 
-_CODE = "RNG108"
-_TITLE = "A parameter is NaN or infinite"
 # Operators that may take one on purpose: they choose, fill or compare.
 _CHOOSES = CHOOSE_ELEMENTS | {"IsInf", "IsNaN"}
 
@@ -67,8 +65,6 @@ def _show_finding(sheet: Sheet, constant: FileConstant, held: list[tuple[ir.Node
     counted = [(constant.numbers.nan, "NaN"), (constant.numbers.infinite, "infinite")]
     what = " and ".join(f"{count:,} {word}" for count, word in counted if count)
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         f"{node.op_type} {first.name} reads {role_of(node.op_type, position)} {constant.name!r}, which holds {what} of "
         f"{constant.size:,} elements",
@@ -96,8 +92,8 @@ def _weight_with(value: float) -> dict[str, np.ndarray]:
 
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RNG108",
+    title="A parameter is NaN or infinite",
     look=_look,
     holds=(
         RuleExample(model=_MATMUL, constants=_weight_with(np.nan), role="cause", node="MatMul#0"),

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding, Role
 
-_CODE = "QNT101"
-_TITLE = "A quantization scale that cannot be one"
 _SCALES = {name: STANDARD[name].positions(" scale") for name in of_kind("quantization") | with_trait("quantized")}
 
 
@@ -59,8 +57,6 @@ def _judge_scales(place: Place, constant: FileConstant, position: int) -> Iterat
     )
     kinds = "zero" if zeros == wrong else "zero, negative or not finite"
     yield make_finding(
-        _CODE,
-        _TITLE,
         role,
         f"{place.node.op_type} {place.name}: {wrong:,} of {scales.size:,} scales in {constant.name!r} are {kinds}: {effect}",
         because=f"{constant.name} was read",
@@ -76,8 +72,8 @@ _DQ = """<ir_version: 8, opset_import: ["" : 17]> g (int8[4,2] x) => (float[4,2]
 }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="QNT101",
+    title="A quantization scale that cannot be one",
     look=_look,
     holds=(
         RuleExample(model=_Q, constants={"scale": np.array(0, np.float32)}, role="cause", node="QuantizeLinear#0"),

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-_CODE = "RUN101"
-_TITLE = "Operators that draw random numbers"
 _RANDOM = of_kind("random")
 
 
@@ -43,8 +41,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     ]
     if places:
         yield make_finding(
-            _CODE,
-            _TITLE,
             "contributing",
             (
                 f"{format_plural(len(places), 'node')} that draw random numbers ({name_places(places)}): what depends on "
@@ -66,8 +62,8 @@ _NOISE = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4]
 }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RUN101",
+    title="Operators that draw random numbers",
     look=_look,
     holds=(RuleExample(model=_NOISE, role="contributing", node="RandomNormalLike#0"),),
     holds_not=(RuleExample(model=_NOISE.replace("Add(x, n)", "Neg(x)")),),

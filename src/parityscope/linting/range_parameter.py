@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 
 _NO_PARAMETER = 1e30  # chosen: beyond it stand only FP32's largest number and such; a trained parameter never does
 
-_CODE = "RNG101"
-_TITLE = "A parameter is beyond the range of the number format"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for constant in sheet.constants:
@@ -109,8 +106,6 @@ def _show_finding(
     if role == "information":
         claim += " The model itself keeps this node in FP32, so nothing is lost as long as a converter respects that."
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         claim,
         because=f"{constant.name} ({constant.dtype}, {_format_shape(constant)}) was read: finite elements from "
@@ -183,8 +178,8 @@ _MIXED = """<ir_version: 8, opset_import: ["" : 17]> g (float16[4] x) => (float1
 _BOUND = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Min(x, w) }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RNG101",
+    title="A parameter is beyond the range of the number format",
     look=_look,
     holds=(
         RuleExample(

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-_CODE = "CST102"
-_TITLE = "Casts that change nothing"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     same = [place for place in sheet.places if _changes_nothing(place)]
@@ -55,7 +52,7 @@ def _changes_nothing(place: Place) -> bool:
 
 
 def _show_finding(places: list[Place], claim: str, because: str) -> Finding:
-    return make_finding(_CODE, _TITLE, "information", f"{claim}: {name_places(places)}", because=because, places=places)
+    return make_finding("information", f"{claim}: {name_places(places)}", because=because, places=places)
 
 
 _SAME = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Cast <to = 1> (x) }"""
@@ -70,8 +67,8 @@ _NEEDED = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4
 }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="CST102",
+    title="Casts that change nothing",
     look=_look,
     holds=(
         RuleExample(model=_SAME, role="information", node="Cast#0"),

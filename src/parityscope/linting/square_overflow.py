@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding, Role
 
-_CODE = "RNG105"
-_TITLE = "A step of a normalization or activation overflows"
 _FUSED = {
     "LayerNormalization": "export it as LayerNormalization (opset 17)",
     "RMSNormalization": "export it as RMSNormalization (opset 23), or keep it in FP32",
@@ -79,8 +77,6 @@ def _show_finding(sheet: Sheet, number_format: Format, part_of: str, held: list[
     opset = f" (this file has opset {sheet.opset})" if sheet.opset else ""
     fused = _FUSED.get(part_of)
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         f"{format_plural(len(held), 'time')} {noun} ({name_places(places)}): the {_name_power(held[0])} overflows in "
         f"{number_format.title} from "
@@ -138,8 +134,8 @@ _GELU = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1
 _AXES = {"axes": np.array([1], np.int64)}
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RNG105",
+    title="A step of a normalization or activation overflows",
     look=_look,
     holds=(
         RuleExample(model=_LN, constants=_CONSTANTS, role="contributing", node="Pow#2"),

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     Restriction = tuple[frozenset[str], str, Callable[[Sheet, ir.Node], bool]]
 
-_CODE = "EXP106"
-_TITLE = "What the file needs of TensorRT's versions"
 _LATER = "later than 10.1"
 _NEVER = "none"
 _PARSER = "the parser of TensorRT-RTX 1.7.1"
@@ -124,8 +122,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
 def _refused(found: dict[str, list[Place]], matrix: _Matrix) -> Finding:
     places = [place for each in found.values() for place in each]
     return make_finding(
-        _CODE,
-        _TITLE,
         "information",
         f"no TensorRT that is known here (8.6 to 10.1, RTX 1.7) takes {_sentence(found)}: "
         "without a plug-in its parser refuses the file",
@@ -143,8 +139,6 @@ def _newest(needed: dict[str, dict[str, list[Place]]], matrix: _Matrix) -> Findi
     first = f"a TensorRT {version}" if version == _LATER else f"TensorRT {version} or newer"
     source = matrix.sources.get(version, _PARSER)
     return make_finding(
-        _CODE,
-        _TITLE,
         "information",
         f"the file needs {first}, for {_sentence(needed[version])}" + (f" (and {older})" if older else ""),
         because=source
@@ -245,8 +239,8 @@ _INDICES = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,4,4] x) => (
   y, i = MaxPool<kernel_shape = [2,2], strides = [2,2]>(x) }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP106",
+    title="What the file needs of TensorRT's versions",
     look=_look,
     holds=(
         RuleExample(model=_UNIQUE, role="information", node="Unique#0"),

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding, Role
 
-_CODE = "EXP101"
-_TITLE = "The model was exported in training mode"
 _RATIO = 0.5  # Dropout's default
 
 
@@ -71,8 +69,6 @@ def _updates_statistics(sheet: Sheet, place: Place) -> bool:
 
 def _show_finding(places: list[Place], role: Role, effect: str) -> Finding:
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         f"{format_plural(len(places), 'node')} in training mode ({name_places(places)}): {effect}",
         because="the file says so",
@@ -95,8 +91,8 @@ def _dropout_constants(ratio: float, *, training: bool) -> dict[str, np.ndarray]
 
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP101",
+    title="The model was exported in training mode",
     look=_look,
     holds=(
         RuleExample(model=_DROPOUT, constants=_dropout_constants(0.1, training=True), role="cause", node="Dropout#0"),

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-_CODE = "CST105"
-_TITLE = "The file computes in 16 bits by itself"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for dtype in sorted(sheet.typed):
@@ -43,8 +40,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
         inside = [place for place in places if place.inside]
         body = f", {len(inside):,} of them inside of control flow or functions" if inside else ""
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"{len(places):,} of {len(sheet.places):,} nodes compute in {dtype}{body}, e.g. {name_places(places)}: "
             "this file is no "
@@ -68,8 +63,8 @@ _STORED = """<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2
 }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="CST105",
+    title="The file computes in 16 bits by itself",
     look=_look,
     holds=(RuleExample(model=_HALF, role="information", node="Mul#0"),),
     holds_not=(RuleExample(model=_STORED, constants={"w": np.ones(2, np.float16)}),),

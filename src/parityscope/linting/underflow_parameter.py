@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding
 
-_CODE = "RNG102"
-_TITLE = "Parameters lose digits or vanish in the number format"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for constant in sheet.constants:
@@ -95,8 +92,6 @@ def _show_finding(
     loss = constant.numbers.losses[number_format.name]
     largest = format_number(abs(float(constant.numbers.worst)))
     return make_finding(
-        _CODE,
-        _TITLE,
         "contributing",
         f"{first.node.op_type} {first.name} reads {role_of(first.node.op_type, position)} {constant.name!r} (largest "
         f"{largest}): in {number_format.title} {loss.vanished:,} of {constant.size:,} elements become zero and "
@@ -134,8 +129,8 @@ _TINY = np.full((4, 4), 1.3e-7, np.float32)  # between the subnormals 1.192e-7 a
 _MIXED = np.where(np.eye(4) > 0, 1.0, 1e-9).astype(np.float32)
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RNG102",
+    title="Parameters lose digits or vanish in the number format",
     look=_look,
     holds=(
         RuleExample(model=_MATMUL, constants={"w": _TINY}, role="contributing", node="MatMul#0"),

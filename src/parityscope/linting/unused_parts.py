@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-_CODE = "EXP103"
-_TITLE = "Parts that nothing needs"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     graph = sheet.model.graph
@@ -48,8 +45,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     dead = [place for place in sheet.places if not place.inside and place.index >= 0 and id(place.node) not in alive]
     if dead:
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"{format_plural(len(dead), 'node')} that no output needs: {name_places(dead)}",
             because="outputs were followed back through the graph",
@@ -58,8 +53,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     fixed = [str(value.name) for value in graph.outputs if not _depends_on_input(value, graph)]
     if fixed:
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"{format_plural(len(fixed), 'output')} the same for every sample: {list_names(fixed)}",
             because="no input is reached from there",
@@ -75,8 +68,6 @@ def _finding_of_unused(kind: str, values: list[ir.Value]) -> Iterator[Finding]:
     if values:
         names = [str(value.name) for value in values]
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"{format_plural(len(names), kind)} that nothing reads: {list_names(names)}",
             because="uses were counted through all bodies",
@@ -99,8 +90,8 @@ _FIXED = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4]
 _W = {"w": np.ones(4, np.float32)}
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP103",
+    title="Parts that nothing needs",
     look=_look,
     holds=(
         RuleExample(model=_MODEL, role="information"),

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Sheet
     from parityscope.records import Finding
 
-_CODE = "EXP104"
-_TITLE = "Versions that tools have limits about"
 _NO_LAYER_NORMALIZATION = 17
 _AUTOCAST = 13
 _NEWEST_IR = 10
@@ -47,8 +45,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     if notes:
         opsets = {domain or "ai.onnx": int(version) for domain, version in sheet.model.opset_imports.items()}
         yield make_finding(
-            _CODE,
-            _TITLE,
             "information",
             f"opset {sheet.opset}, IR version {ir_version}: {'; '.join(notes)}",
             because="the file's header",
@@ -59,8 +55,8 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
 _OLD = """<ir_version: 8, opset_import: ["" : 11]> g (float[4] x) => (float[4] y) { y = Neg(x) }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP104",
+    title="Versions that tools have limits about",
     look=_look,
     holds=(
         RuleExample(model=_OLD, role="information"),

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Sheet
     from parityscope.records import Finding, Role
 
-_CODE = "CST104"
-_TITLE = "Integers beyond int32"
 _LOW, _HIGH = -(2**31), 2**31 - 1
 _ARITHMETIC = with_trait("affine") | of_kind("comparison", "bits") | {"Mod", "Pow"}
 
@@ -78,8 +76,6 @@ def _show_finding(sheet: Sheet, held: list[tuple[FileConstant, str]], role: Role
     )
     places = list(dict.fromkeys(sheet.place(node) for each, _ in held for node, _ in computing_readers(each.value)))
     return make_finding(
-        _CODE,
-        _TITLE,
         role,
         f"{format_plural(len(held), 'integer constant')} beyond int32, e.g. {constant.name!r} with {_name_worst(constant)}, "
         f"read by {read_by}: {effect}",
@@ -99,8 +95,8 @@ _HASH = """<ir_version: 8, opset_import: ["" : 17]> g (int64[4] x) => (int64[4] 
 _START = {"start": np.array([1], np.int64)}
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="CST104",
+    title="Integers beyond int32",
     look=_look,
     holds=(
         RuleExample(model=_SLICE, constants={**_START, "end": np.array([2**63 - 1], np.int64)}, role="information"),

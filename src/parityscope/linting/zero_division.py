@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import FileConstant, Place, Sheet
     from parityscope.records import Finding
 
-_CODE = "RNG107"
-_TITLE = "A division by a constant that is zero"
-
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for place in sheet.places:
@@ -66,8 +63,6 @@ def _judge_divisors(sheet: Sheet, place: Place, constant: FileConstant, divisors
 
 def _show_finding(place: Place, constant: FileConstant, claim: str) -> Finding:
     return make_finding(
-        _CODE,
-        _TITLE,
         "cause",
         claim,
         because=f"the elements of {constant.name} are in the file",
@@ -83,8 +78,8 @@ _DIV = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y
 _INTEGERS = """<ir_version: 8, opset_import: ["" : 17]> g (int64[4] x) => (int64[4] y) { y = Div(x, w) }"""
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="RNG107",
+    title="A division by a constant that is zero",
     look=_look,
     holds=(
         RuleExample(model=_DIV, constants={"w": np.array([1, 0, 2, 3], np.float32)}, role="cause", node="Div#0"),

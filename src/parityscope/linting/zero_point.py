@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from parityscope.linting.records import Place, Sheet
     from parityscope.records import Finding
 
-_CODE = "QNT102"
-_TITLE = "Quantization that is not symmetric int8"
 _ZERO_POINTS = {
     name: STANDARD[name].positions("zero point") for name in of_kind("quantization") | with_trait("quantized")
 }
@@ -60,8 +58,6 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
 def _show_finding(places: list[Place], what: str) -> Finding:
     once = list(dict.fromkeys(places))
     return make_finding(
-        _CODE,
-        _TITLE,
         "information",
         f"{format_plural(len(once), 'quantized node')} {what}: {name_places(once)}. TensorRT takes symmetric int8 "
         "only; ONNX Runtime and "
@@ -75,8 +71,8 @@ _DQ = """<ir_version: 8, opset_import: ["" : 17]> g (int8[4] x) => (float[4] y) 
 _S = {"s": np.array(0.1, np.float32)}
 
 RULE = Rule(
-    code=_CODE,
-    title=_TITLE,
+    code="QNT102",
+    title="Quantization that is not symmetric int8",
     look=_look,
     holds=(
         RuleExample(
