@@ -41,3 +41,15 @@ def as_number(value: object) -> float | None:
     if not isinstance(value, str | int | float):
         raise TypeError(f"{value!r} is not a number of a study document")
     return float(value)
+
+
+def format_number(value: float, *, digits: int = 3) -> str:
+    """A number as a reader writes it: whole with thousands separators, else so many digits; no zeros in the exponent."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "infinity" if value > 0 else "-infinity"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    mantissa, exponent, power = f"{value:.{digits}g}".partition("e")
+    return f"{mantissa}e{int(power)}" if exponent else mantissa

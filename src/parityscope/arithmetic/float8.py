@@ -27,6 +27,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.fusion.folding import channel_axis_of
 from parityscope.arithmetic.rounding import round_to
 from parityscope.case.graph import constant_value
 from parityscope.light_dataclasses import dataclass
@@ -101,19 +102,15 @@ def _operand_scaling(node: ir.Node, index: int, largest: Mapping[str, float]) ->
         size = largest.get(str(value.name), math.nan)
         return OperandScaling(scale=_power_of_two_scales(np.array(size))) if math.isfinite(size) else None
     array = np.abs(tensor.numpy())
-    axis = _channel_axis(node, index, array.ndim)
+    axis = scale_axis_of(node, index, array.ndim)
     others = tuple(each for each in range(array.ndim) if each != axis)
-    size = array.max(axis=others if axis >= 0 else None, initial=0.0)
-    return OperandScaling(scale=_power_of_two_scales(size), axis=max(axis, 0)) if np.isfinite(size).all() else None
+    size = array.max(axis=None if axis is None else others, initial=0.0)
+    return OperandScaling(scale=_power_of_two_scales(size), axis=axis or 0) if np.isfinite(size).all() else None
 
 
-def _channel_axis(node: ir.Node, index: int, rank: int) -> int:
-    """The axis of a constant operand that comes out; -1 where one scale is for all of it."""
-    if node.op_type == "Conv":
-        return 0 if index == 1 else -1
-    if node.op_type == "Gemm" and index == 1:
-        return 0 if node.attributes.get_int("transB", 0) else 1
-    return 1 if node.op_type == "MatMul" and index == 1 and rank == 2 else -1
+def scale_axis_of(node: ir.Node, index: int, rank: int) -> int | None:
+    """The axis of a constant operand of `rank` dimensions that comes out; None where one scale is for all of it."""
+    return channel_axis_of(node, index, rank) if node.op_type != "MatMul" or rank == 2 else None
 
 
 def _power_of_two_scales(largest: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic.float8 import quantize_and_back, scalings_of
+from parityscope.arithmetic.float8 import quantize_and_back, scale_axis_of, scalings_of
 from parityscope.arithmetic.formats import QUANTIZED
 from parityscope.arithmetic.integers import INTEGERS, Quantizer, fake_quantize, quantization_of
 from parityscope.arithmetic.simulation import Arrangement, arrange_precision
@@ -110,7 +110,7 @@ def _int8_operands(
                 continue
             if tensor is not None:
                 how = quantization_of(
-                    tensor.numpy(), _INT8, axis=_weight_channel_axis(node, index, value), symmetric=True
+                    tensor.numpy(), _INT8, axis=scale_axis_of(node, index, len(tensor.shape)), symmetric=True
                 )
                 found[node, index] = fake_quantize(tensor.numpy(), how)
             else:
@@ -174,19 +174,6 @@ def _can_be_quantized(node: ir.Node, largest: Mapping[str, float]) -> bool:
         if constant_value(value) is None and not math.isfinite(largest.get(str(value.name), math.nan)):
             return False
     return True
-
-
-def _weight_channel_axis(node: ir.Node, index: int, value: ir.Value) -> int | None:
-    """The axis of a weight along which its product's channels lie; None where one scale is for all of it."""
-    rank = len(value.shape) if value.shape is not None else 0
-    if node.op_type == "Conv" and index == 1:
-        return 0
-    if node.op_type == "ConvTranspose" and index == 1:
-        # (in, out / groups, ...): with groups a channel is no single index of the axis.
-        return 1 if node.attributes.get_int("group", 1) == 1 else None
-    if node.op_type == "Gemm" and index == 1:
-        return 0 if node.attributes.get_int("transB", 0) else 1
-    return 1 if node.op_type == "MatMul" and index == 1 and rank == 2 else None
 
 
 def _skips_of_unquantized(model: ir.Model, copy: ir.Model, largest: Mapping[str, float]) -> Iterator[Skip]:

@@ -24,14 +24,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 
 from parityscope.backends import Backend, Capture, Session
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.programs import run_program
 from parityscope.backends.targets import one_of, with_option
 from parityscope.case.extending import with_outputs
-from parityscope.case.formats import view_as_declared
+from parityscope.case.formats import restore_lost_type
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.case.intake import external_files, read_message
@@ -40,6 +39,7 @@ from parityscope.plain_numbers import plain_number
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
+    import numpy as np
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.case import Model, Sample
@@ -149,18 +149,11 @@ def _read_outputs(folder: Path, program: str, dtypes: Mapping[str, str]) -> dict
         arrays = stored.read(0, stored.names(0))
     except ParityError as error:
         raise ParityError(f"{program} wrote a file that is no good: {error.problem}", fix=fix) from error
-    return {name: _restore_lost_type(name, array, program, dtypes.get(name, "")) for name, array in arrays.items()}
-
-
-def _restore_lost_type(name: str, array: np.ndarray, program: str, declared: str) -> np.ndarray:
-    """The array, where its dtype got lost as bytes in an .npz: two bytes are bfloat16, one byte is what is declared."""
-    array = view_as_declared(array, "bfloat16" if array.dtype.itemsize == 2 else declared)
-    if array.dtype.type is np.void:
-        raise ParityError(
-            f"{program} wrote {name!r} as {array.dtype}, and nothing says what that means",
-            fix=f"let it write float32, or {STEM}.safetensors",
-        )
-    return array
+    fix = f"let it write float32, or {STEM}.safetensors"
+    return {
+        name: restore_lost_type(f"{program} wrote {name!r}", array, dtypes.get(name, ""), fix=fix)
+        for name, array in arrays.items()
+    }
 
 
 def _switched_targets(target: Target) -> Iterator[Target]:

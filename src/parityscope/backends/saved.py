@@ -26,14 +26,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 
 from parityscope.backends import Backend, Capture, Session
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.matching import match_recordings
 from parityscope.backends.targets import format_target, with_option
 from parityscope.case.conformance import settle_declarations
-from parityscope.case.formats import UNREADABLE, Stored, unreadable_error, view_as_declared
+from parityscope.case.formats import UNREADABLE, Stored, restore_lost_type, unreadable_error
 from parityscope.case.formats.exported import open_exported
 from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.npy import open_npy
@@ -47,6 +46,7 @@ from parityscope.records import Skip, Target
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
+    import numpy as np
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from parityscope.case import Model, Sample
@@ -300,19 +300,16 @@ def _recorded_tensors(recording: _Recording, sample: Sample, wanted: list[str]) 
             fix="record the same tensors for every sample",
         )
     arrays = stored.read(index, [recording.names[name] for name in wanted])
-    return {name: _restore_lost_type(name, arrays[recording.names[name]], recording) for name in wanted}
-
-
-def _restore_lost_type(name: str, array: np.ndarray, recording: _Recording) -> np.ndarray:
-    """The array, where its dtype got lost as bytes in an .npz: two bytes are bfloat16, one byte is what is declared."""
-    array = view_as_declared(array, "bfloat16" if array.dtype.itemsize == 2 else recording.dtypes.get(name, ""))
-    if array.dtype.kind == "O" or array.dtype.type is np.void:
-        raise ParityError(
-            f"{name!r} was recorded as {array.dtype}, and nothing says what that means",
-            where=recording.stored.origin,
+    return {
+        name: restore_lost_type(
+            f"{name!r} was recorded",
+            arrays[recording.names[name]],
+            recording.dtypes.get(name, ""),
+            where=stored.origin,
             fix="record it as float32, or in a .safetensors file",
         )
-    return array
+        for name in wanted
+    }
 
 
 def _skips_of_absent(model: Model, target: Target, capture: Capture, recording: _Recording) -> Iterator[Skip]:

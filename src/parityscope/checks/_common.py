@@ -87,13 +87,6 @@ def is_mostly_variation(known: Examination) -> bool:
     return known.compared.changing >= _CHANGES
 
 
-def format_number(value: float) -> str:
-    """A number as a reader writes it: whole and with thousands separators where it is whole, else 3 digits."""
-    if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:.3g}"
-
-
 def say_equal(others: Sequence[str]) -> str:
     """What stands behind a change's words where others, in these words, are the same function here."""
     told = [one for one in others if len(one) <= _SHORT][:_EQUAL]

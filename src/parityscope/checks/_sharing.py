@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.checks import Claim, Prediction, Shown
-from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import ORDER, RUN_S
 from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import make_aligner
 from parityscope.expectation.expecting import ErrorQuestion, expect_error
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.expectation.records import FAR
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction, Shown
-from parityscope.checks._common import GUARD_NAN, format_number, format_percent, say_equal
+from parityscope.checks._common import GUARD_NAN, format_percent, say_equal
 from parityscope.checks._correcting import correct_layer
 from parityscope.explanation import Explained
 from parityscope.hypotheses.from_nan import SWALLOWED
+from parityscope.plain_numbers import format_number
 from parityscope.records import Budget
 
 if TYPE_CHECKING:

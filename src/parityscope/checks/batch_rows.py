@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_percent
 from parityscope.checks._regrouped import propose_regrouped
 from parityscope.checks._reproducing import (
     RUN_S,
@@ -59,6 +59,7 @@ from parityscope.checks._rows import (
 )
 from parityscope.checks.misreading.remains import remains_by_sample
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import format_number
 from parityscope.records import Site
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import clean_inputs, comes_from_file, has_arrived_right
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_percent
 from parityscope.checks._correcting import correct_input_order, correct_output_order
 from parityscope.checks._probing import probed_order
 from parityscope.checks._reproducing import (
@@ -50,6 +50,7 @@ from parityscope.checks._reproducing import (
 from parityscope.checks.misreading.orders import count_runs, groups_of, search_order
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import format_number
 from parityscope.records import OfferedRepair, Site
 
 if TYPE_CHECKING:

@@ -32,11 +32,11 @@ import numpy as np
 
 from parityscope.backends import backend_named
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
 from parityscope.checks._conversion import worst_misfit
 from parityscope.checks._reproducing import RUN_S, show_refuted
 from parityscope.checks.other_graph import describe_unit, offer_eval_mode, site_of_unit
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

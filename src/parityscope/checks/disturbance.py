@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
 from parityscope.checks._examples import POOLED, POOLED_INPUTS
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import Misfit, bad_samples, measure_misfit, show_refuted, show_supported
 from parityscope.checks.statistics import ks_distance
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

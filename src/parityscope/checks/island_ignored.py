@@ -35,9 +35,10 @@ import numpy as np
 from parityscope.arithmetic.islands import find_islands
 from parityscope.backends.opening import model_of
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import RUN_S
 from parityscope.checks.mixed_file import Distance, MixedFile, finite_distance
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -32,12 +32,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
-from parityscope.checks._common import format_number, is_mostly_variation, leading_suspects
+from parityscope.checks._common import is_mostly_variation, leading_suspects
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
 from parityscope.light_dataclasses import dataclass, replace
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,8 +26,9 @@ import numpy as np
 
 from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_percent
 from parityscope.expectation.grades import margin_of
+from parityscope.plain_numbers import format_number
 from parityscope.records import Budget, Tolerance
 
 if TYPE_CHECKING:

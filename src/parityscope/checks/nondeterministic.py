@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number, is_mostly_variation
+from parityscope.checks._common import is_mostly_variation
 from parityscope.expectation.grades import FLOAT32_ROUNDING
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

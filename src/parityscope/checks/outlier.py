@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import RUN_S, limit_of
 from parityscope.comparison.distance import distance_between
+from parityscope.plain_numbers import format_number
 from parityscope.records import Site
 
 if TYPE_CHECKING:

@@ -36,7 +36,6 @@ from parityscope.checks._common import (
     GUARD_NAN,
     HALVED,
     STANDS_IN,
-    format_number,
     format_percent,
     is_mostly_variation,
     say_equal,
@@ -53,6 +52,7 @@ from parityscope.hypotheses.from_outputs.rules import EVERYWHERE
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs
 from parityscope.hypotheses.worker import Worker, skips_of_search
 from parityscope.operators import operators_that_move, with_trait
+from parityscope.plain_numbers import format_number
 from parityscope.records import Site
 
 if TYPE_CHECKING:

@@ -26,10 +26,11 @@ import numpy as np
 
 from parityscope.case.graph import constant_value
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_percent
 from parityscope.checks.statistics import is_constant
 from parityscope.light_dataclasses import dataclass
 from parityscope.operators import of_kind, operators_that_move, with_trait
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

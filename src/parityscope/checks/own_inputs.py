@@ -29,13 +29,14 @@ import numpy as np
 
 from parityscope.case.formats.images import read_image
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_percent
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks.preprocessing.naming import NamedDifference, name_difference
 from parityscope.checks.preprocessing.repairing import affine_details, describe_precision, repairs_of
 from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

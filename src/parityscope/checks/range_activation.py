@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, WIDER_RANGE, format_number, format_percent
+from parityscope.checks._common import EXPLAINED, WIDER_RANGE, format_percent
 from parityscope.checks._correcting import correct_range
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

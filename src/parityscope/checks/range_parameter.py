@@ -28,10 +28,11 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, WIDER_RANGE, constants_of, format_number, format_percent
+from parityscope.checks._common import EXPLAINED, WIDER_RANGE, constants_of, format_percent
 from parityscope.checks._correcting import correct_constants
 from parityscope.checks.statistics import explained_share
 from parityscope.operators import CONTRACTIONS, with_trait
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
 from parityscope.localization.calls import CURVED, HONEST, first_beyond
+from parityscope.plain_numbers import format_number
 from parityscope.records import Site
 
 if TYPE_CHECKING:

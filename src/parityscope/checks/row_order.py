@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import limit_of
 from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import match_outputs, match_rows, row_axis
 from parityscope.operators import with_trait
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number
 from parityscope.checks._correcting import correct_old_output
 from parityscope.checks._reproducing import (
     Misfit,
@@ -41,6 +40,7 @@ from parityscope.checks._reproducing import (
 )
 from parityscope.checks.misreading.remains import Remains, remains_by_sample
 from parityscope.comparison.distance import distance_between
+from parityscope.plain_numbers import format_number
 from parityscope.records import Site
 
 if TYPE_CHECKING:

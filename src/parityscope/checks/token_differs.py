@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
 from parityscope.localization.calls import HONEST, has_other_arithmetic
+from parityscope.plain_numbers import format_number
 from parityscope.records import Site
 
 if TYPE_CHECKING:

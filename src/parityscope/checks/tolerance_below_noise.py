@@ -27,12 +27,12 @@ from parityscope.backends import is_simulation
 from parityscope.backends.targets import parse_target
 from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
 from parityscope.comparison import measure_all, measure_pair
 from parityscope.comparison.distance import error_distance
 from parityscope.comparison.tolerance import count_outside
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
+from parityscope.plain_numbers import format_number
 from parityscope.records import Budget, Tolerance
 
 if TYPE_CHECKING:

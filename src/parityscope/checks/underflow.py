@@ -29,10 +29,11 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, WIDER_RANGE, constants_of, format_number, format_percent
+from parityscope.checks._common import EXPLAINED, WIDER_RANGE, constants_of, format_percent
 from parityscope.checks.statistics import explained_share
 from parityscope.light_dataclasses import dataclass
 from parityscope.operators import STANDARD
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

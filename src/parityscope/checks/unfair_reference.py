@@ -34,12 +34,12 @@ import numpy as np
 from parityscope.backends import is_simulation
 from parityscope.backends.targets import parse_target
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import RUN_S, limit_of
 from parityscope.checks._sharing import shared_bug
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
+from parityscope.plain_numbers import format_number
 from parityscope.records import Budget
 
 if TYPE_CHECKING:

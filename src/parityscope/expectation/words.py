@@ -9,6 +9,7 @@ from parityscope.arithmetic.detyping import HALF
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import known_format
 from parityscope.expectation.forecasts import Cause
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,13 +118,6 @@ def _count_narrow_tensors(graph: ir.Model) -> int:
     return sum(
         value.dtype in HALF for node in graph.graph.all_nodes() for value in node.outputs if value.type is not None
     )
-
-
-def format_number(value: float) -> str:
-    """A number as a reader writes it: whole with separators where it is whole, else three digits."""
-    if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:.3g}"
 
 
 def format_error(value: float | None) -> str:

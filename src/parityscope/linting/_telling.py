@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -86,18 +85,6 @@ def list_names(names: Iterable[str]) -> str:
     held = list(names)
     more = f" and {len(held) - _NAMED:,} more" if len(held) > _NAMED else ""
     return ", ".join(held[:_NAMED]) + more
-
-
-def format_number(value: float, *, digits: int = 3) -> str:
-    """A number as a reader writes it: whole with thousands separators, else so many digits; no zeros in the exponent."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "infinity" if value > 0 else "-infinity"
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    mantissa, exponent, power = f"{value:.{digits}g}".partition("e")
-    return f"{mantissa}e{int(power)}" if exponent else mantissa
 
 
 def format_plural(count: int, noun: str) -> str:

@@ -27,8 +27,9 @@ import numpy as np
 
 from parityscope.arithmetic.scanning import value_in_format
 from parityscope.linting import Rule, RuleExample
-from parityscope.linting._telling import format_number, make_finding, offer_by_hand
+from parityscope.linting._telling import make_finding, offer_by_hand
 from parityscope.linting._walk import attribute_value, number_of
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,7 +32,6 @@ from parityscope.arithmetic.scanning import value_in_format
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._guards import EpsilonGuard, find_guards
 from parityscope.linting._telling import (
-    format_number,
     format_plural,
     make_finding,
     name_places,
@@ -40,6 +39,7 @@ from parityscope.linting._telling import (
     offer_proof,
 )
 from parityscope.linting._walk import attribute_value
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,8 +32,9 @@ import numpy as np
 from parityscope.arithmetic.scanning import value_in_format
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._masks import goal_of
-from parityscope.linting._telling import format_number, format_plural, make_finding, offer_by_hand
+from parityscope.linting._telling import format_plural, make_finding, offer_by_hand
 from parityscope.linting._walk import computing_readers
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,9 +32,10 @@ import numpy as np
 from parityscope.arithmetic.scanning import value_in_format
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._masks import is_mask
-from parityscope.linting._telling import format_number, make_finding, offer_by_hand, offer_proof
+from parityscope.linting._telling import make_finding, offer_by_hand, offer_proof
 from parityscope.linting._walk import CHOOSE_ELEMENTS, HOST, computing_readers, kept_in_fp32, stands_for_a_bound
 from parityscope.operators import role_of
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

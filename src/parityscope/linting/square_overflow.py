@@ -32,13 +32,13 @@ import numpy as np
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._steps import OverflowStep, find_steps
 from parityscope.linting._telling import (
-    format_number,
     format_plural,
     make_finding,
     name_places,
     offer_by_hand,
     offer_proof,
 )
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

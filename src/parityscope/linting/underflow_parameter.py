@@ -30,9 +30,10 @@ import numpy as np
 from parityscope.arithmetic import round_to
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.linting import Rule, RuleExample
-from parityscope.linting._telling import format_number, make_finding, offer_by_hand, offer_proof
+from parityscope.linting._telling import make_finding, offer_by_hand, offer_proof
 from parityscope.linting._walk import HOST, attribute_value, computing_readers, kept_in_fp32
 from parityscope.operators import does_multiply, role_of
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,9 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.linting import Rule, RuleExample
-from parityscope.linting._telling import format_number, make_finding, offer_by_hand
+from parityscope.linting._telling import make_finding, offer_by_hand
 from parityscope.linting._walk import kept_in_fp32
+from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -52,6 +52,19 @@ def keep_units(text: str) -> str:
     return text.replace(" %", f"{_KEPT}%")
 
 
+def print_head(console: Console, model: Mapping[str, Any], about: Sequence[str]) -> None:
+    """What every report begins with: the verdict's line, its headline, what stands `about` it, and findings beside it."""
+    print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
+    if not model.get("causes"):  # which say it themselves, with what to do
+        print_paragraph(console, model["headline"], "bold")
+    for told in model.get("because", ()):
+        print_paragraph(console, told)
+    for told in about:
+        print_paragraph(console, told, "dim")
+    for told in model["findings"] if "causes" not in model else ():
+        print_paragraph(console, told, "yellow")
+
+
 def print_heading(console: Console, title: str) -> None:
     """The title of a part, apart from what stands above it."""
     console.print()

@@ -208,28 +208,26 @@ def output_channels(product: ir.Node) -> int:
     tensor = None if weight is None else constant_value(weight)
     if tensor is None:
         return 0
-    axis = _channel_axis(product, 1)
+    axis = channel_axis_of(product, 1, len(tensor.shape))
     return int(tensor.numpy().shape[axis]) if axis is not None else 0
 
 
-def _channel_axis(product: ir.Node, index: int) -> int | None:
-    """The axis of weight `index` that runs over output channels; None where it has none, or shares it with groups."""
+def channel_axis_of(product: ir.Node, index: int, rank: int) -> int | None:
+    """The axis of weight `index`, of `rank` dimensions, that runs over output channels; None where it has none, or shares it with groups."""
     if product.op_type == "Conv" and index == 1:
         return 0
     if product.op_type == "ConvTranspose" and index == 1:
         return 1 if product.attributes.get_int("group", 1) == 1 else None
     if product.op_type == "Gemm" and index == 1:
         return 0 if product.attributes.get_int("transB", 0) else 1
-    if product.op_type == "MatMul" and index == 1:
-        return -1
-    return None
+    return rank - 1 if product.op_type == "MatMul" and index == 1 else None
 
 
 def spread_over_channels(product: ir.Node, index: int, scale: np.ndarray, rank: int) -> np.ndarray:
     """`scale` along the output channels of weight `index`, of `rank` dimensions; ones where it has none, or shares them."""
     if scale.size == 1:
         return scale.reshape([1] * rank)
-    axis = _channel_axis(product, index)
+    axis = channel_axis_of(product, index, rank)
     if axis is None:
         return np.ones([1] * rank)
     shape = [1] * rank

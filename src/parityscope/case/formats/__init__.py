@@ -133,3 +133,17 @@ def view_as_declared(array: np.ndarray, declared: str) -> np.ndarray:
     if dtype is None or dtype.kind != "V" or dtype.itemsize != array.dtype.itemsize:
         return array
     return array.view(dtype)
+
+
+def restore_lost_type(written: str, array: np.ndarray, declared: str, *, fix: str, where: str = "") -> np.ndarray:
+    """The array, where its dtype got lost as bytes in an .npz: two bytes are bfloat16, one byte is what is declared.
+
+    `written` says in an error who wrote what.
+
+    Raises:
+        ParityError: nothing says what the bytes mean.
+    """
+    array = view_as_declared(array, "bfloat16" if array.dtype.itemsize == 2 else declared)
+    if array.dtype.kind == "O" or array.dtype.type is np.void:
+        raise ParityError(f"{written} as {array.dtype}, and nothing says what that means", where=where, fix=fix)
+    return array

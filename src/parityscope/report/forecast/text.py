@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._console import (
+    print_head,
     print_heading,
     print_not_examined,
     print_paragraph,
@@ -23,16 +24,8 @@ _MOST = 5
 
 def print_forecast(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of a forecast."""
-    print_paragraph(
-        console,
-        f"{model['symbol']} {model['label']}",
-        {"✕": "bold red", "✓": "bold green"}.get(model["symbol"], "bold yellow"),
-    )
-    print_paragraph(console, model["headline"], "bold")
     about = "" if model["profile"] == "none" else f", fusion as in {model['profile']}"
-    print_paragraph(console, f"{model['model']}: simulated on {model['inputs']}{about}", "dim")
-    for told in model["findings"]:
-        print_paragraph(console, told, "yellow")
+    print_head(console, model, [f"{model['model']}: simulated on {model['inputs']}{about}"])
     for sentence in model["statements"]:
         print_paragraph(console, sentence)
     for each in model["formats"]:

@@ -32,6 +32,7 @@ def view_forecast(document: Mapping[str, Any]) -> dict[str, Any]:
         "headline": _forecast_headline(document),
         "label": f"An output is lost in {', '.join(lost)}" if lost else _KEPT[unjudged],
         "symbol": "✕" if lost else "?" if unjudged else "✓",
+        "verdict": "beyond" if lost else "incomplete" if unjudged else "within",
         "model": clean(document["model"]["name"]),
         "inputs": describe_samples(document["inputs"]["samples"], document["inputs"]),
         "findings": findings_in_words(document),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._console import VERDICT_STYLES, print_heading, print_paragraph
+from parityscope.report._console import print_head, print_heading, print_paragraph
 from parityscope.report.listed import print_listed, print_skipped
 
 if TYPE_CHECKING:
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 def print_lint(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of what lint found."""
-    print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
-    if not model["causes"]:
-        print_paragraph(console, model["headline"], "bold")
-    print_paragraph(console, f"{model['model']}: {model['about']}", "dim")
+    print_head(console, model, [f"{model['model']}: {model['about']}"])
     print_listed(console, "Cause" if len(model["causes"]) < 2 else "Causes", model["causes"])
     print_listed(console, "Depends on data or converter", model["contributing"])
     if model["information"]:

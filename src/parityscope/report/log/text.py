@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._console import (
-    VERDICT_STYLES,
+    print_head,
     print_heading,
     print_paragraph,
     print_rows_left,
@@ -23,11 +23,7 @@ _STYLES = {"harmful": "red", "may harm": "yellow", "harmless": "green"}
 
 def print_logs(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of what logs say."""
-    print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
-    if not model["causes"]:
-        print_paragraph(console, model["headline"], "bold")
-    for log in model["logs"]:
-        print_paragraph(console, f"{log['name']}: {log['about']}", "dim")
+    print_head(console, model, [f"{log['name']}: {log['about']}" for log in model["logs"]])
     print_listed(console, "Cause" if len(model["causes"]) < 2 else "Causes", model["causes"])
     print_listed(console, "Contributing", model["contributing"])
     print_listed(console, "Information", model["information"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._console import (
-    VERDICT_STYLES,
+    print_head,
     print_heading,
     print_not_examined,
     print_paragraph,
@@ -24,11 +24,7 @@ _MOST = 12
 
 def print_repair(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of a repair."""
-    print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
-    print_paragraph(console, model["headline"], "bold")
-    print_paragraph(console, f"{model['model']}: {model['inputs']}", "dim")
-    for told in model["findings"]:
-        print_paragraph(console, told, "yellow")
+    print_head(console, model, [f"{model['model']}: {model['inputs']}"])
     for one in model["budgets"]:
         print_paragraph(console, f"budget: {one['metric']} {one['limit']} on {one['output']} ({one['reason']})")
     print_paragraph(

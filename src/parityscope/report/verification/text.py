@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._console import (
-    VERDICT_STYLES,
+    print_head,
     print_heading,
     print_not_examined,
     print_paragraph,
@@ -24,7 +24,7 @@ _MOST = 10
 
 def print_verification(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of a verification."""
-    _print_head(console, model)
+    _print_sides(console, model)
     _print_numbers(console, model)
     _print_budgets(console, model)
     _print_latency(console, model)
@@ -32,14 +32,8 @@ def print_verification(console: Console, model: Mapping[str, Any]) -> None:
     print_not_examined(console, model["skipped"])
 
 
-def _print_head(console: Console, model: Mapping[str, Any]) -> None:
-    print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["css"]])
-    print_paragraph(console, model["headline"], "bold")
-    for sentence in model["because"]:
-        print_paragraph(console, sentence)
-    print_paragraph(console, f"{model['model']}: {model['inputs']}", "dim")
-    for told in model["findings"]:
-        print_paragraph(console, told, "yellow")
+def _print_sides(console: Console, model: Mapping[str, Any]) -> None:
+    print_head(console, model, [f"{model['model']}: {model['inputs']}"])
     rows = [(side["name"], side["target"], side["executed"], side["size"], side["spread"]) for side in model["sides"]]
     print_table(console, ("", "target", "executed", "model", "own spread"), rows, right=(3, 4), apart=True)
 

@@ -41,7 +41,7 @@ def view_verification(document: Mapping[str, Any]) -> dict[str, Any]:
         label = f"{_success_title(document)} on {format_count(len(samples))} of {format_count(len(samples))} samples"
         because = [_make_sentence("; ".join(_describe_changes(document)[:3])), describe_missing_samples(document)]
     return {
-        "css": css,
+        "verdict": css,
         "symbol": symbol,
         "label": label,
         "headline": because[0] if because else label,
