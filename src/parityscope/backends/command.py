@@ -24,7 +24,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-
 from parityscope.backends import Backend, Capture, Session
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.programs import run_program
@@ -39,8 +38,9 @@ from parityscope.plain_numbers import plain_number
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    import numpy as np
     from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy as np
 
     from parityscope.case import Model, Sample
     from parityscope.records import Target

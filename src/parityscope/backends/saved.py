@@ -26,7 +26,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-
 from parityscope.backends import Backend, Capture, Session
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.matching import match_recordings
@@ -46,8 +45,9 @@ from parityscope.records import Skip, Target
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
-    import numpy as np
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
 
     from parityscope.case import Model, Sample
 
