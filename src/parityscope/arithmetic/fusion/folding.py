@@ -213,7 +213,7 @@ def output_channels(product: ir.Node) -> int:
 
 
 def channel_axis_of(product: ir.Node, index: int, rank: int) -> int | None:
-    """The axis of weight `index`, of `rank` dimensions, that runs over output channels; None where it has none, or shares it with groups."""
+    """The axis of weight `index`, of `rank` dimensions, that runs over output channels; None where there is none of its own."""
     if product.op_type == "Conv" and index == 1:
         return 0
     if product.op_type == "ConvTranspose" and index == 1:
