@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +24,12 @@ def exit_status(*words: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(list(words))
     return int(ended.value.code or 0)
+
+
+def read_study(folder: Path) -> dict[str, Any]:
+    """The document of the study in `folder`."""
+    found: dict[str, Any] = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+    return found
 
 
 def in_this_process(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import onnx.parser
 import pytest
 
 import parityscope
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
@@ -251,7 +251,7 @@ def test_a_program_that_dies_on_a_sample_is_judged_on_the_others(
     )
     words = ("compare", str(place / "model.onnx"), "--inputs", str(place / "inputs"), "--study", str(place / "study"))
     assert exit_status(*words, "--candidate", f"command?run={sys.executable} {program}") == 1
-    document = json.loads((place / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(place / "study")
     assert [len(output["per_sample"]) for output in document["outputs"]] == [3, 3]
     (lost,) = [skip for skip in document["skipped"] if skip["what"] == "sample 000002.npz"]
     assert "was killed by SIGABRT" in lost["reason"]

@@ -11,7 +11,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from examinations import examination_of
 from parityscope import diagnosis
 from parityscope.case import Case, load_inputs, load_model
@@ -219,7 +219,7 @@ def test_an_experiment_of_many_runs_ends_with_the_time(tmp_path: Path, capfd: py
     capfd.readouterr()
     assert exit_status(*words, "--time", "0.05s", "--study", str(tmp_path / "short"), "--format", "json") == 1
     document = json.loads(capfd.readouterr().out)
-    study = json.loads((tmp_path / "short" / "study.json").read_text(encoding="utf-8"))
+    study = read_study(tmp_path / "short")
     spent = [skip["what"] for skip in document["skipped"] if skip["reason"] == SPENT]
     assert any(what.startswith("experiment PRE001-1:") for what in spent)
     assert not [one for one in document["refuted"] if one["experiment"]["check"] == "PRE001"]

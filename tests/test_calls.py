@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case.formats.npz import write_npz
 from parityscope.localization.calls import first_beyond, growth_of
 from parityscope.testing.networks import write_network
@@ -164,7 +164,7 @@ def test_an_error_that_the_loop_forgets_is_not_called_growing(
     line = [str(model), "--inputs", str(tmp_path / "frames"), "--candidate", f"ort?model={other}"]
     code, found = diagnosed([*line, "--state", "next=h", "--steps", "5", "--study", str(tmp_path / "s")], capfd)
     assert code == 1
-    study = json.loads((tmp_path / "s" / "study.json").read_text(encoding="utf-8"))
+    study = read_study(tmp_path / "s")
     errors = [step["error"] for step in study["calls"]["steps"]]
     assert errors[1] == pytest.approx(9 * errors[0], rel=0.01)
     # The state is one value in all of its elements, in the reference too: that it is so in the candidate is no sign of age.

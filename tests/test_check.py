@@ -12,7 +12,7 @@ import fastjsonschema
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.study.checking import running
 from parityscope.study.checking.pairs import read_check_file
 from parityscope.testing.networks import write_network
@@ -138,7 +138,7 @@ def test_what_fails_is_told_in_every_format(desk: Path, capsys: pytest.CaptureFi
     assert held["counts"]["within"] == 1
     assert (desk / "out.txt").read_text("utf-8").splitlines()[0] == lines[0]
     # What is beyond was diagnosed, and each study lies in its folder.
-    study = json.loads((desk / "s" / "bad" / "study.json").read_text("utf-8"))
+    study = read_study(desk / "s" / "bad")
     assert study["question"]["asked"]["depth"] == "causes"
     assert (desk / "s" / "good" / "report.html").is_file()
 

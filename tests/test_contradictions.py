@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case.formats.npz import write_npz
 from parityscope.report.as_text import render_first_screen
 from parityscope.testing.networks import write_network
@@ -52,7 +51,7 @@ def diagnose(folder: Path, recorded: Callable[[int, np.ndarray], Values], more: 
         np.savez(folder / "recorded" / f"{number}.npz", **recorded(number, x))
     words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study"))
     assert exit_status(*words, "--candidate", f"saved?path={folder / 'recorded'}{more}") == 1
-    study = json.loads((folder / "study" / "study.json").read_text("utf-8"))
+    study = read_study(folder / "study")
     return study["findings"], " ".join(render_first_screen(study, width=400).split())
 
 
@@ -120,7 +119,7 @@ def test_what_contradicts_another_claim_is_not_said_of_the_cause(tmp_path: Path)
     words = ["diagnose", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "inputs")]
     words += ["--candidate", str(tmp_path / "outputs"), "--study", str(tmp_path / "study"), "--quiet"]
     assert exit_status(*words) == 1
-    study = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    study = read_study(tmp_path / "study")
     assert any(one["contradicted"] and one["role"] != "cause" for one in study["findings"])
     screen = " ".join(render_first_screen(study, width=400).split())
     assert "Why Input h is zero throughout" in screen

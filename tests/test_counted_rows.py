@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
@@ -86,7 +85,7 @@ def examine(
         write_npz(folder / "inputs" / f"{number}.npz", {"x": x})
     words = (verb, str(model), "--inputs", str(folder / "inputs"), "--candidate", candidate, "--quiet")
     status = exit_status(*words, "--study", str(folder / "study"))
-    return status, json.loads((folder / "study" / "study.json").read_text(encoding="utf-8"))
+    return status, read_study(folder / "study")
 
 
 def record(folder: Path, runs: list[dict[str, np.ndarray]]) -> str:

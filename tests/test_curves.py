@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.languages import speak_language
 from parityscope.report.as_html import render_html
 from parityscope.report.as_text import render_text
@@ -46,8 +45,7 @@ def diagnose_recorded(folder: Path, give: Callable[[np.ndarray], np.ndarray], la
         np.savez(folder / "recorded" / f"{number}.npz", a=a, h=h, y=h @ WEIGHTS["v"])
     words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study"))
     assert exit_status(*words, "--candidate", f"saved?path={folder / 'recorded'}") in {0, 1}
-    study: dict[str, Any] = json.loads((folder / "study" / "study.json").read_text("utf-8"))
-    return study
+    return read_study(folder / "study")
 
 
 def curves_of(study: dict[str, Any]) -> list[dict[str, Any]]:

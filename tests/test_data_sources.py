@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case import inputs as inputs_module
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats import npz
@@ -581,7 +581,7 @@ def test_more_than_the_allowed_share_ends_with_3(
     words = ["compare", str(tmp_path / "m.onnx"), "--candidate", "ort", "--inputs", str(many(tmp_path)), "--quiet"]
     assert exit_status(*words, "--allow-skipped", allowed, "--study", str(tmp_path / "study"), "--all") == expected
     assert "sample 17 (017.npz)" in capsys.readouterr().out
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     assert (document["inputs"]["samples"], document["verdict"]) == (99, "within")
 
 

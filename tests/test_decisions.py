@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -178,7 +177,7 @@ def judged(
     line = [str(path), "--inputs", str(data), "--candidate", f"saved?path={recorded}", "--declared", precision]
     study = tmp_path / "s"
     code = exit_status("compare", *line, "--format", "json", "--study", str(study), "--quiet")
-    document = json.loads((study / "study.json").read_text())
+    document = read_study(study)
     return code, document, " ".join(render_first_screen(document, width=400).split())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from hardware import needs_int8_dot_products
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.model import load_model
@@ -179,6 +179,6 @@ def test_a_half_precision_reference_is_not_held_to_a_finer_arithmetic_than_its_t
         "--quiet",
     )
     assert exit_status(*words, "--study", str(tmp_path / "study")) == 0
-    held = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    held = read_study(tmp_path / "study")
     assert held["policy"]["declared"] == "f16"
     assert held["outputs"][0]["rel_l2"] > 1e-5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.localization.calls import first_beyond, growth_of, has_other_arithmetic
 from parityscope.localization.next_inputs import feed_inputs, read_feed, start_inputs, token_of
 from parityscope.report.as_text import render_text
@@ -177,7 +177,7 @@ def test_a_wrong_cache_is_told_by_the_first_other_token(
     turned = f"ort?model={tmp_path / 'turned.onnx'}"
     assert exit_status("diagnose", *cached, *loop, "--candidate", turned, "--study", str(tmp_path / "turned")) == 1
     told = {one["code"]: one for one in json.loads(capfd.readouterr().out)["findings"]}
-    study = json.loads((tmp_path / "turned" / "study.json").read_text("utf-8"))
+    study = read_study(tmp_path / "turned")
     calls = study["calls"]
     assert calls["steps"][0]["error"] == 0.0  # an empty cache has no sign
     parting = calls["parting"]
@@ -197,7 +197,7 @@ def test_a_wrong_cache_is_told_by_the_first_other_token(
     assert parts in text
     # Honest FP16 writes the same text, and says so.
     assert exit_status("diagnose", *cached, *loop, "--candidate", "sim:f16", "--study", str(tmp_path / "f16")) == 0
-    calls = json.loads((tmp_path / "f16" / "study.json").read_text("utf-8"))["calls"]
+    calls = read_study(tmp_path / "f16")["calls"]
     assert len(calls["steps"]) == 16
     assert calls["parting"] is None
     assert 0 < max(step["forced"] for step in calls["steps"]) < 0.01
@@ -207,7 +207,7 @@ def test_two_tokens_that_are_as_likely_are_no_fault(tmp_path: Path) -> None:
     # Its third token leads by 0.18, which what BF16 carries in the cache crosses; on the reference's own cache it does not.
     words = [*write_decoder(tmp_path, 82), "--loop", str(tmp_path / "loop.toml"), "--candidate", "sim:bf16"]
     assert exit_status("diagnose", *words, "--study", str(tmp_path / "s")) == 0
-    study = json.loads((tmp_path / "s" / "study.json").read_text("utf-8"))
+    study = read_study(tmp_path / "s")
     parting = study["calls"]["parting"]
     assert (parting["call"], parting["tie"], parting["forced"]) == (3, True, False)
     assert parting["margin"] < 0.2
@@ -225,7 +225,7 @@ def test_a_function_drives_the_calls(cached: list[str], tmp_path: Path, capfd: p
     line = ["--loop", f"{tmp_path / 'drive.py'}:go", "--steps", "7", "--study", str(tmp_path / "s")]
     assert exit_status("diagnose", *words, *line) == 0
     capfd.readouterr()
-    study = json.loads((tmp_path / "s" / "study.json").read_text("utf-8"))
+    study = read_study(tmp_path / "s")
     assert len(study["calls"]["steps"]) == 7
     assert "drive" not in study["question"]["asked"]
     for text, told in (
@@ -253,7 +253,7 @@ def test_a_speech_detector_streams(tmp_path: Path, capfd: pytest.CaptureFixture[
     words = [str(require("vad-18")), "--inputs", str(tmp_path / "frames"), "--loop", str(tmp_path / "loop.toml")]
     words += ["--steps", "8", "--candidate", "sim:bf16", "--quiet", "--study", str(tmp_path / "s")]
     assert exit_status("diagnose", *words) == 0
-    calls = json.loads((tmp_path / "s" / "study.json").read_text("utf-8"))["calls"]
+    calls = read_study(tmp_path / "s")["calls"]
     # The state is carried, and its gates forget: running free is about as near as each call alone.
     assert len(calls["steps"]) == 8
     assert calls["parting"] is None

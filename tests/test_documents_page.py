@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+from command_line import read_study
 from golden import documents
 from parityscope.cli import main
 from parityscope.study.schema import problem_of, study_schema
@@ -95,7 +96,7 @@ def test_every_key_of_a_study_is_on_the_page(
     study = PAGE.read_text(encoding="utf-8").partition("## A study")[2].partition("## Other documents")[0]
     asked = "diagnose m.onnx --inputs samples --candidate sim:f16?overflow=saturate --state next=h --steps 20"
     shown = printed(desk, f"{asked} --budget rel_l2=0.001 --study s --format json", monkeypatch, capsys)
-    held = json.loads((desk / "s" / "study.json").read_text(encoding="utf-8"))
+    held = read_study(desk / "s")
     found = set(keys(held)) | {key for made in (documents.detector(16), documents.incomplete()) for key in keys(made)}
     # The study is one that has what the page tells of: a cause with repairs, suspects, calls, and a budget.
     assert held["findings"]

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import exit_status, in_a_process, in_this_process
+from command_line import exit_status, in_a_process, in_this_process, read_study
 from parityscope.cli import guard_exit_code
 from parityscope.errors import ParityError
 from parityscope.testing.networks import write_network
@@ -123,7 +123,7 @@ def test_a_stage_that_fails_is_skipped_with_its_reason_and_the_verdict_stands(
     model = str(desk / "m.onnx")
     other = ("--candidate", f"ort?model={desk / 'other.onnx'}", "--budget", "rel_l2=1e-3")
     assert exit_status("diagnose", model, *other, *inputs) == 1
-    held = json.loads((desk / "study" / "study.json").read_text(encoding="utf-8"))
+    held = read_study(desk / "study")
     assert [one["reason"] for one in held["skipped"] if one["what"].startswith(stage)] == ["planted to fail"]
 
 
@@ -279,7 +279,7 @@ def test_a_vision_transformer_is_compared_and_looked_into(desk: Path, monkeypatc
     assert exit_status("predict", *asked, "--formats", "f16,bf16") in {0, 1}
     told = ("--candidate", "ort?optimization=disabled&model=wrong.onnx", "--study", "told")
     assert exit_status("diagnose", *asked, *told) == 1
-    assert json.loads((desk / "told" / "study.json").read_text())["suspects"][0]["site"]["op_type"] == "Softmax"
+    assert read_study(desk / "told")["suspects"][0]["site"]["op_type"] == "Softmax"
 
 
 def test_a_resize_to_computed_sizes_is_looked_into(desk: Path) -> None:

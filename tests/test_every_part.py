@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -107,7 +106,7 @@ def _judged(
             write_npz(given / f"{index:05}.npz", {"y": fault(index, found)})
     line = [str(path), "--inputs", str(data), "--candidate", f"saved?path={given}", "--declared", precision]
     code = exit_status("compare", *line, "--format", "json", "--study", str(tmp_path / "s"), "--quiet")
-    return code, json.loads((tmp_path / "s" / "study.json").read_text())
+    return code, read_study(tmp_path / "s")
 
 
 def _detections(count: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.cli.shell.answering import WITHOUT
 from parityscope.cli.shell.app import command
 
@@ -65,7 +65,7 @@ def test_the_ending_says_the_form(desk: Path, words: tuple[str, ...], capsys: py
     assert page.lower().startswith("<!doctype html>")
     assert printed.split()[0] in (desk / "told.md").read_text(encoding="utf-8")
     if kept:  # the folder holds the same, and `report` writes it again
-        assert json.loads((desk / "kept" / "study.json").read_text(encoding="utf-8")) == document
+        assert read_study(desk / "kept") == document
         assert (desk / "kept" / "report.html").read_text(encoding="utf-8") == page
         assert exit_status("report", "kept") == 0
         assert capsys.readouterr().out == printed

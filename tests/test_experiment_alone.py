@@ -11,7 +11,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.study import load_study, repeat_experiment
@@ -90,7 +90,7 @@ def _asked(study: Path, identity: str, capfd: pytest.CaptureFixture[str], *words
 def test_every_experiment_of_the_study_is_listed(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert exit_status("experiment", str(study)) == 0
     lines = capfd.readouterr().out.splitlines()
-    document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+    document = read_study(study)
     told = [one for finding in document["findings"] for one in finding["evidence"]] + document["refuted"]
     assert all(one["experiment"]["identity"] for one in told)
     assert {line.split()[0] for line in lines} == {one["experiment"]["identity"] for one in told}
@@ -106,7 +106,7 @@ def test_an_experiment_that_refuted_refutes_again(study: Path, capfd: pytest.Cap
 def test_a_step_and_what_was_found_behind_it_are_repeated_with_the_steps_before(
     study: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+    document = read_study(study)
     steps = [step["experiment"] for step in document["sequence"]["steps"]]
     assert steps == ["BND001-1", "FUS002-1@2"]
     for identity in steps:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+from command_line import read_study
 from parityscope.case.formats import trtexec
 from parityscope.case.formats.exporting import WRITERS, WrittenSample, load_inputs, write_sample
 from parityscope.cli import run_command
@@ -45,7 +45,7 @@ def test_a_recording_is_read_back_bit_for_bit(kind: str, model: Path, tmp_path: 
     )
     words = ["compare", str(model), "--candidate", f"saved?path={path}", "--inputs", str(record / "inputs"), *shapes]
     assert run_command([*words, "--format", "json", "--study", str(tmp_path / "study")]) == 0
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     assert [row["max_abs"] for row in document["outputs"]] == [0.0, 0.0]
     again = tmp_path / "again"
     assert run_command(["run", str(model), "--inputs", str(record / "inputs"), *shapes, "-o", str(again)]) == 0
@@ -64,7 +64,7 @@ def test_outputs_alone_go_into_one_file_of_its_ending(ending: str, samples: int,
     assert run_command(["run", str(model), "--inputs", str(data), "-o", str(file)]) == 0
     words = ["compare", str(model), "--candidate", str(file), "--inputs", str(data), "--study", str(tmp_path / "study")]
     assert run_command(words) == 0
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     assert document["inputs"]["samples"] == samples
     assert [row["max_abs"] for row in document["outputs"]] == [0.0, 0.0]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from examinations import examination_of
 from pages import ROOT, work_through
 from parityscope.backends.onnxruntime_sessions import open_path
@@ -39,7 +39,7 @@ def test_the_single_outlier_from_the_command_line(tmp_path: Path) -> None:
     # The founding case, as its page shows it: one element of 1 x 577 x 4096 = 2,363,392 is off by 251.31, all others are right.
     words = ("--study", "study", "--quiet")
     code = work_through(ROOT / "docs" / "fairness.md", tmp_path, "parityscope diagnose encoder.onnx ", *words)
-    found = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    found = read_study(tmp_path / "study")
     assert code == 1
     first = found["findings"][0]
     assert (first["code"], first["role"]) == ("DAT007", "cause")
@@ -262,5 +262,5 @@ def test_real_samples_acquit_the_deployment(tmp_path: Path, capfd: pytest.Captur
     assert "outside the real samples' range" in told[1]["claim"]
     assert found["findings"][0]["code"] == "DAT004"
     # That is the first sentence, whatever else was found.
-    study = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    study = read_study(tmp_path / "study")
     assert study["headline"].startswith("On the real samples the candidate is within what was declared")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import parityscope
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -79,7 +78,7 @@ def compare(
     study = folder / "s"
     line = [str(path), "--inputs", str(data), "--candidate", f"saved?path={recorded}", "--declared", declared, *options]
     code = exit_status("compare", *line, "--study", str(study), "--quiet")
-    document = json.loads((study / "study.json").read_text())
+    document = read_study(study)
     return code, document, " ".join(render_first_screen(document, width=400).split())
 
 
@@ -267,7 +266,7 @@ def test_verify_counts_what_is_decided_and_its_command_repeats_it(tmp_path: Path
     sides = ("--before", f"saved?path={tmp_path / 'y'}", "--after", "sim:f16", "--decide", "y=classes")
     line = ("verify", str(tmp_path / "m.onnx"), "--inputs", str(tmp_path / "x"), *sides, "--no-timing", "--quiet")
     exit_status(*line, "--study", str(tmp_path / "verified"))
-    found = json.loads((tmp_path / "verified" / "study.json").read_text())
+    found = read_study(tmp_path / "verified")
     told = next(one for one in found["quantities"] if one["name"] == "decisions of y")
     # One of 4 x 8 rows was turned; FP16 by itself turns none of these.
     assert (told["before"], told["after"]) == (pytest.approx(1 / 32), 0.0)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from detection_metric import Detections, mean_average_precision
 from pages import ROOT, work_through
 from parityscope.backends.onnxruntime_sessions import open_path
@@ -161,7 +161,7 @@ def test_with_the_images_four_faults_at_once_are_named_and_the_recipe_repairs_th
     (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
     words = ("--study", "study", "--quiet")
     assert work_through(ROOT / "docs" / "case-rtdetr.md", tmp_path, "parityscope diagnose ", *words) == 1
-    found = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    found = read_study(tmp_path / "study")
     first = found["findings"][0]
     assert (first["code"], first["role"]) == ("PRE001", "cause")
     assert "letterboxes the image into 320 x 320, filled with 0 on the right and below" in first["claim"]

@@ -6,7 +6,6 @@ The models were grown node by node, of every operator, and given to every comman
 from __future__ import annotations
 
 import gc
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.arithmetic.switchable import make_switchable
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends.onnxruntime_sessions import open_path, open_session
@@ -51,8 +50,7 @@ def diagnosed(folder: Path, reference: Path, candidate: str, *more: str) -> dict
     """The document of a diagnosis of `folder`/x that ends with "beyond"."""
     words = ("diagnose", str(reference), "--candidate", candidate, "--inputs", str(folder / "x"), "--quiet")
     assert exit_status(*words, "--study", str(folder / "study"), *more) == 1
-    document: dict[str, object] = json.loads((folder / "study" / "study.json").read_text(encoding="utf-8"))
-    return document
+    return read_study(folder / "study")
 
 
 def findings(document: Mapping[str, object]) -> dict[str, dict[str, object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.testing.networks import write_network
@@ -73,7 +72,7 @@ def diagnose(folder: Path, *options: str, run: Callable[..., int] = exit_status)
         np.savez(folder / "recorded" / f"{number}.npz", a=a, h=h, y=h @ WEIGHTS["v"])
     words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "s"))
     assert run(*words, "--candidate", f"saved?path={folder / 'recorded'}", *options) == 1
-    study: dict[str, Any] = json.loads((folder / "s" / "study.json").read_text("utf-8"))
+    study = read_study(folder / "s")
     first = study["findings"][0]
     assert (first["role"], first["site"]["tensor"]) == ("cause", "h")
     return study

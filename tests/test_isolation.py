@@ -28,6 +28,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from command_line import read_study
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -223,7 +224,7 @@ def test_a_program_that_hangs_is_killed_with_what_it_started(desk: Desk) -> None
 def test_nan_is_a_result_and_not_a_failure(desk: Desk) -> None:
     status, said = desk.compare(desk.script(RIGHT.replace("np.tanh(x) * x", "x * np.float32('nan')")))
     assert status == 1, said
-    document = json.loads((desk.folder / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(desk.folder / "study")
     assert document["verdict"] == "beyond"
     (output,) = document["outputs"]
     assert output["nonfinite"] == {"reference": 0, "candidate": 4, "agreeing": 0}
@@ -426,7 +427,7 @@ def test_of_a_session_that_aborts_behind_the_verdict_what_was_known_is_kept(
     status, said = desk.run(*words)
     assert status == 1, said
     assert not kept.exists()
-    document = json.loads((desk.folder / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(desk.folder / "study")
     assert any(finding["role"] == "cause" for finding in document["findings"])
 
 

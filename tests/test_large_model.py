@@ -6,7 +6,6 @@ table that large cannot be part of an ONNX file: the wire format of protobuf end
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
+from command_line import read_study
 from parityscope.backends.onnxruntime_sessions import open_path, open_session
 from simulated import detype
 
@@ -166,7 +166,7 @@ def parityscope(large: Large, *words: str, folder: Path) -> tuple[int, int, str]
 
 
 def suspects(folder: Path) -> Mapping[str, float]:
-    document = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+    document = read_study(folder)
     return {suspect["site"]["tensor"]: suspect["introduced"] for suspect in document["suspects"]}
 
 
@@ -185,7 +185,7 @@ def test_every_tensor_is_compared_and_localized(large: Large, tmp_path: Path, wo
     status, peak, said = parityscope(large, *words, *candidate, folder=tmp_path)
     assert status == 0, said
     assert peak < MEMORY_LIMIT
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     assert document["model"]["nbytes"] > TABLE_BYTES
     if words == ("localize",):
         # One runtime on both sides: what a node adds is at most how it sums in another order.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from command_line import in_a_process, in_this_process
+from command_line import in_a_process, in_this_process, read_study
 from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
 from proving.models.fetching import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
@@ -65,7 +65,7 @@ def test_the_document_follows_the_design(diagnosed: tuple[dict[str, Any], Path])
     assert set(keys.split()) | {"headline", "command", "question"} <= set(document)
     assert not {"statistics", "measurements", "tensors"} & set(document)
     assert document["schema"] == "parityscope/1"
-    assert json.loads((study / "study.json").read_text(encoding="utf-8"))["verdict"] == "beyond"
+    assert read_study(study)["verdict"] == "beyond"
     assert "batch_norm_0.w_2" in (study / "report.html").read_text(encoding="utf-8")
     assert not (study / "tensors").exists()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.errors import ParityError
 from parityscope.study.checking.matrix import read_matrix_file
 from parityscope.testing.networks import write_network
@@ -137,7 +137,7 @@ def test_many_samples_are_columns_beside_the_study(desk: Path) -> None:
     np.savez(desk / "many.npz", x=rows)
     (desk / "fleet.toml").write_text(FILE.replace('"samples"', '"many.npz"\nstacked = true'), "utf-8")
     cell = run(desk, 0, "--study", "one")["cells"][0]
-    (output,) = json.loads((desk / "one" / cell["name"] / "study.json").read_text("utf-8"))["outputs"]
+    (output,) = read_study(desk / "one" / cell["name"])["outputs"]
     with np.load(desk / "one" / cell["name"] / output["per_sample_summary"]["file"]) as columns:
         assert columns[output["per_sample_summary"]["error"]].shape == (1001,)
 
@@ -145,7 +145,7 @@ def test_many_samples_are_columns_beside_the_study(desk: Path) -> None:
 def test_latency_is_measured_apart_from_the_comparison(desk: Path) -> None:
     cells = run(desk, 0, "--study", "one")["cells"]
     for cell in cells:
-        side = json.loads((desk / "one" / cell["name"] / "study.json").read_text("utf-8"))["candidate"]
+        side = read_study(desk / "one" / cell["name"])["candidate"]
         simulated = cell["column"] == "sim:f16"
         assert (side["latency_s"] is None) == simulated
         told = side["seconds"] if simulated else side["latency_s"]  # one sample
@@ -156,7 +156,7 @@ def test_workers_come_to_the_same_cells(desk: Path) -> None:
     alone, shared = run(desk, 0, "--study", "one"), run(desk, 0, "--study", "two", "--workers", "2")
     for one, other in zip(alone["cells"], shared["cells"], strict=True):
         paths = (desk / "one" / one["name"], desk / "two" / other["name"])
-        first, second = (json.loads((path / "study.json").read_text("utf-8")) for path in paths)
+        first, second = (read_study(path) for path in paths)
         assert first["outputs"] == second["outputs"]
     assert exit_status("matrix", "fleet.toml", "--study", "three", "--workers", "none") == 2
 

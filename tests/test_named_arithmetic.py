@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
 
@@ -41,8 +40,7 @@ def _diagnosed(
     write_npz(folder / "x.npz", {"x": X})
     line = [str(model), "--inputs", str(folder / "x.npz"), "--candidate", candidate, "--declared", "f32"]
     assert exit_status("diagnose", *line, "--study", str(folder / "study"), "--quiet") == 1
-    found: dict[str, Any] = json.loads((folder / "study" / "study.json").read_text(encoding="utf-8"))
-    return found
+    return read_study(folder / "study")
 
 
 def _arithmetic(found: Mapping[str, Any]) -> dict[str, Any]:

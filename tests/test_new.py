@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import in_a_process
+from command_line import in_a_process, read_study
 from parityscope.backends.contract import check_backend
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
@@ -213,7 +213,7 @@ def test_a_registered_metric_and_check_reach_the_study(outside: Outside, model: 
     words += ["--format", "my_renderer", "--study", str(tmp_path / "study")]
     printed = run("-m", "parityscope", "compare", str(model.path), *words, PYTHONPATH=path)
     assert "| y |" in printed
-    output = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))["outputs"][0]
+    output = read_study(tmp_path / "study")["outputs"][0]
     assert output["measurements"]["my_metric"]["value"] == 0
     assert "my_metric 0 against 0" in output["reason"]
 

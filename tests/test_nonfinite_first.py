@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -83,7 +82,7 @@ def diagnosed(folder: Path, candidate: str, capfd: pytest.CaptureFixture[str]) -
     command = ["diagnose", str(folder / "model.onnx"), "--inputs", str(folder / "inputs"), "--candidate", candidate]
     assert exit_status(*command, "--quiet", "--study", str(study)) == 1
     said = capfd.readouterr()
-    return json.loads((study / "study.json").read_text(encoding="utf-8")), said.out
+    return read_study(study), said.out
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["with tensors", "from a recording alone"])

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from golden import documents
 from parityscope.report.as_html import render_html
 from parityscope.study import prepare_folder, write_study
@@ -155,7 +155,7 @@ def test_a_small_weight_stays_and_nodes_that_were_not_compared_say_nothing(
     model = onnx.parser.parse_model(TEXT)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(2, np.float32), "w"))
     onnx.save(model, "small.onnx")
-    document = {**json.loads((study / "study.json").read_text(encoding="utf-8")), "tensors": [], "findings": []}
+    document = {**read_study(study), "tensors": [], "findings": []}
     with prepare_folder(Path("outputs")) as scratch:
         write_study(scratch, document, render_html)
     assert exit_status("open", "outputs", "--in", "netron", "--model", "small.onnx") == 0
@@ -167,7 +167,7 @@ def test_a_small_weight_stays_and_nodes_that_were_not_compared_say_nothing(
 def test_the_terminal_names_the_study_whose_experiments_can_be_run_again(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+    document = read_study(study)
     document["findings"][0]["evidence"][0]["experiment"]["identity"] = "RNG001-1"
     with prepare_folder(Path("my study")) as scratch:
         write_study(scratch, document, render_html)

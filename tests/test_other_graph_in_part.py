@@ -14,7 +14,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
@@ -155,8 +155,7 @@ class _Deployment:
         target = f"saved?path={self.folder / 'outputs'}&model={self.folder / 'candidate.onnx'}"
         line = ["diagnose", str(self.reference), "--inputs", str(self.folder / "samples"), "--candidate", target]
         assert exit_status(*line, "--quiet", "--study", str(self.folder / "study")) == status
-        document: dict[str, Any] = json.loads((self.folder / "study" / "study.json").read_text())
-        return document
+        return read_study(self.folder / "study")
 
 
 def _unfound_data(model: onnx.ModelProto) -> None:
@@ -450,7 +449,7 @@ def test_a_recorded_reference_with_an_operator_of_its_own_is_compared_from_the_c
     line = ["diagnose", str(made.reference), "--inputs", str(tmp_path / "samples"), "--candidate", target]
     line += ["--reference", f"saved?path={tmp_path / 'recorded'}", "--budget", "rel_l2=1e-3"]
     assert exit_status(*line, "--quiet", "--study", str(tmp_path / "study")) == 1
-    document = json.loads((tmp_path / "study" / "study.json").read_text())
+    document = read_study(tmp_path / "study")
     first = document["findings"][0]
     assert first["code"] == "EXP005"
     assert first["role"] == "cause"

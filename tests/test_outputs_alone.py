@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends import Capture
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.opening import open_target
@@ -609,7 +609,7 @@ def test_a_normalization_in_training_mode_is_a_cause_and_no_constants_of_one_sam
         write_npz(tmp_path / "recorded" / f"{number}.npz", run(arrays))
     line = ("diagnose", str(model), "--inputs", str(tmp_path / "inputs"), "--study", str(tmp_path / "study"), "--quiet")
     assert exit_status(*line, "--candidate", str(tmp_path / "recorded")) == 1
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     first = document["findings"][0]
     assert (first["code"], first["role"], first["site"]["tensor"]) == ("FUS014", "cause", "n")
     assert "statistics of the batch at hand in place of the trained ones" in first["claim"]

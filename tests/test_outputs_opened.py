@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope import compare
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
@@ -84,7 +84,7 @@ def _diagnosed(folder: Path, reference: Path, candidate: Path, status: int) -> d
         written = folder / f"report.{kind}"
         assert exit_status("report", str(folder / "study"), "--format", kind, "--output", str(written)) == 0
         assert written.stat().st_size
-    document: dict[str, Any] = json.loads((folder / "study" / "study.json").read_text())
+    document = read_study(folder / "study")
     assert document["model"]["path"] == str(reference)
     return document
 

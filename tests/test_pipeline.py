@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.errors import ParityError
 from parityscope.study import read_pipeline
 from proving.models.fetching import Unavailable, model_path
@@ -106,7 +106,7 @@ def test_the_first_stage_is_named_and_examined(desk: Path, capfd: pytest.Capture
     assert output["introduced"] < 1e-6
     assert output["inherited"] > 0.01
     assert output["inherited"] == pytest.approx(output["total"], rel=1e-5)
-    study = json.loads((desk / "study" / "study.json").read_text(encoding="utf-8"))
+    study = read_study(desk / "study")
     assert study["verdict"] == "beyond"
     assert study["suspects"][0]["site"]["tensor"] == "y"
 

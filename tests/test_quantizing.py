@@ -14,7 +14,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from hardware import needs_narrow_sums
 from parityscope.arithmetic.quantizing import operands_of, quantize_products
 from parityscope.case.formats.dynamic_ranges import dynamic_ranges, dynamic_ranges_text
@@ -151,7 +151,7 @@ def test_a_quantizers_default_on_a_processor_whose_sums_saturate(tmp_path: Path)
     write_npz(tmp_path / "x.npz", {"x": generator.uniform(0.3, 1, size=(4, 32)).astype(np.float32)})
     line = ["diagnose", str(path), "--candidate", str(tmp_path / "int8.onnx"), "--inputs", str(tmp_path / "x.npz")]
     assert exit_status(*line, "--study", str(tmp_path / "study"), "--quiet") == 1
-    found = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))["findings"]
+    found = read_study(tmp_path / "study")["findings"]
     causes = [one for one in found if one["role"] == "cause"]
     assert [one["code"] for one in causes] == ["RNG005"]
     assert "reduce_range=True" in causes[0]["repairs"][0]["text"]
@@ -308,7 +308,7 @@ def test_a_deployment_that_says_it_is_int8_is_graded_so(tmp_path: Path) -> None:
     asked = ["compare", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "x.npz"), "--format", "json"]
     asked += ["--quiet", "--candidate", f"ort?model={candidate}"]
     assert exit_status("localize", *asked[1:], "--declared", "int8", "--study", str(tmp_path / "a")) == 0
-    document = json.loads((tmp_path / "a" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "a")
     assert document["verdict"] == "within"
     (output,) = document["outputs"]
     assert output["grade"] == "int8"
@@ -380,5 +380,5 @@ def test_a_trained_model_quantized_right_is_within_and_with_a_broken_scale_beyon
     line = ["compare", str(text_direction / "plain.onnx"), "--inputs", str(text_direction / "samples"), "--quiet"]
     study = text_direction / f"study-{status}"
     assert exit_status(*line, "--candidate", f"ort?model={path}", "--study", str(study)) == status
-    document = json.loads((study / "study.json").read_text())
+    document = read_study(study)
     assert document["policy"]["declared"] == "int8"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_samples_of_another_range_are_told(tmp_path: Path, samples: np.ndarray, 
     np.savez(tmp_path / "x.npz", x=samples)
     line = [str(model), "--candidate", f"ort?model={other}", "--inputs", str(tmp_path / "x.npz")]
     assert exit_status("diagnose", *line, "--study", str(tmp_path / "s"), "--quiet") == 1
-    document = json.loads((tmp_path / "s" / "study.json").read_text("utf-8"))
+    document = read_study(tmp_path / "s")
     found = [one for one in document["findings"] if one["code"] == "DAT011"]
     assert [one["role"] for one in found] == (["information"] if told else [])
     if told:

@@ -18,7 +18,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from command_line import in_this_process
+from command_line import in_this_process, read_study
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.resuming import FACTS
 from parityscope.backends.targets import parse_target
@@ -110,7 +110,7 @@ def interrupted(
 
 def told_by(study: Path) -> dict[str, Any]:
     """The document without times: what two runs of one case must agree in."""
-    document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+    document = read_study(study)
     for key in TIMES:
         del document[key]
     for side in ("reference", "candidate"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
 
@@ -64,7 +63,7 @@ def _diagnosed(
 ) -> tuple[int, dict[str, Any]]:
     line = [command, str(model), "--inputs", str(folder / "x"), "--candidate", candidate, "--study", str(folder / "s")]
     status = exit_status(*line, "--quiet", "--format", "json", *words)
-    document: dict[str, Any] = json.loads((folder / "s" / "study.json").read_text("utf-8"))
+    document = read_study(folder / "s")
     return status, document
 
 

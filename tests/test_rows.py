@@ -131,7 +131,7 @@ def test_rows_whose_scores_tie_may_come_in_any_order(
     write_npz(tmp_path / "x.npz", {"x": x})
     # Each second row comes before its neighbour; of the scores only the order by place is told.
     write_npz(tmp_path / "y.npz", {"scores": x[:, :8], "places": np.array([[1, 0, 3, 2, 5, 4, 7, 6]])})
-    command = ["compare", str(tmp_path / "top.onnx"), "--inputs", str(tmp_path / "x.npz"), "--quiet"]
+    command = ["compare", str(tmp_path / "top.onnx"), "--inputs", str(tmp_path / "x.npz"), "--study", str(tmp_path / "s")]
     command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--format", "json", "--study", str(tmp_path / "s")]
     assert exit_status(*command) == status
     found = json.loads(capfd.readouterr().out)
@@ -220,7 +220,7 @@ def test_another_row_is_no_tie_however_even_the_scores_are(tmp_path: Path) -> No
     model = write_network(tmp_path / "chosen.onnx", CHOSEN, {"table": table, "gain": np.ones(1, np.float32)})
     write_npz(tmp_path / "x.npz", {"x": np.repeat(np.linspace(1.8, 1.0, 20), 2)[None].astype(np.float32)})
     write_npz(tmp_path / "y.npz", {"box": table[[1, 0, 2, 3, 5, 4, 6, 30]][None]})
-    command = ["compare", str(model), "--inputs", str(tmp_path / "x.npz"), "--quiet"]
+    command = ["compare", str(model), "--inputs", str(tmp_path / "x.npz"), "--study", str(tmp_path / "s")]
     assert exit_status(*command, "--candidate", f"saved?path={tmp_path / 'y.npz'}") == 1
 
 

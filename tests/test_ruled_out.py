@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.hypotheses.power import SURE_BITS, find_least_share
 from parityscope.languages import say_in_language, speak_language
 from parityscope.report.as_html import render_html
@@ -51,8 +50,7 @@ def diagnose_with_share(folder: Path, share: float, shown: Collection[str] = ("a
     with pytest.MonkeyPatch.context() as typed:  # a study keeps how it was asked for
         typed.setattr("sys.argv", ["parityscope", *words])
         assert exit_status(*words) == 1
-    study: dict[str, Any] = json.loads((folder / "study" / "study.json").read_text("utf-8"))
-    return study
+    return read_study(folder / "study")
 
 
 def kinds_of(study: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -118,7 +116,7 @@ def test_a_region_of_several_nodes_is_halved_by_what_is_recorded_next(
     (tmp_path / "more" / "recorded").rename(tmp_path / "recorded-again")
     monkeypatch.chdir(tmp_path)
     assert exit_status(*asked, "--study", "again") == 1
-    again = json.loads((tmp_path / "again" / "study.json").read_text("utf-8"))
+    again = read_study(tmp_path / "again")
     assert again["suspects"][0]["region"] == [again["suspects"][0]["site"]["node"]]
     assert again["suspects"][0]["site"]["tensor"] == "h"
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case import load_inputs, load_model
 from parityscope.case.originals import with_originals
 from parityscope.comparison.sequential import decide_rate, evidence_of_rate
@@ -110,7 +110,7 @@ def test_samples_are_taken_until_it_is_sure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: float, expected: int, said: str
 ) -> None:
     assert exit_status(*network(tmp_path, bad), "--all") == expected
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     (finding,) = [one for one in document["findings"] if one["code"] == "SURE"]
     assert said in finding["claim"]
     assert document["inputs"]["samples"] == finding["details"]["samples"] < 200
@@ -125,7 +125,7 @@ def test_workers_stop_at_the_same_sample(tmp_path: Path, bad: float) -> None:
     for more in ([], ["--workers", "2"], ["--workers", "3"]):
         assert exit_status(*network(tmp_path, bad), *more) == (1 if bad else 0)
         study = tmp_path / "study"
-        document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+        document = read_study(study)
         (finding,) = [one for one in document["findings"] if one["code"] == "SURE"]
         told.append((document["verdict"], document["inputs"]["samples"], finding["details"], document["outputs"]))
         shutil.rmtree(study)
@@ -142,7 +142,7 @@ def test_a_sample_is_read_when_it_is_drawn(tmp_path: Path) -> None:
 
     def document(*more: str) -> dict[str, Any]:
         assert exit_status(*words, *more) == 0
-        found: dict[str, Any] = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+        found = read_study(tmp_path / "study")
         shutil.rmtree(tmp_path / "study")
         return found
 
@@ -191,7 +191,7 @@ def test_where_no_drawn_sample_can_be_judged_the_reason_is_the_error(
 
 def test_what_is_not_sure_when_the_samples_end_is_incomplete(tmp_path: Path) -> None:
     assert exit_status(*network(tmp_path, 0.0, count=40)) == 3
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     assert any("not sure" in skip["reason"] and skip["asked"] for skip in document["skipped"])
 
 
@@ -212,7 +212,7 @@ def test_a_sample_that_cannot_be_compared_keeps_no_budget(tmp_path: Path) -> Non
     words = ["--candidate", f"python?call={tmp_path}/deploy.py:infer", "--inputs", str(tmp_path / "x.npz"), "--stacked"]
     words += ["--budget", "max_abs=1e-2", "--quiet", "--study", str(tmp_path / "study"), "--until-sure", "95%"]
     assert exit_status("compare", str(tmp_path / "m.onnx"), *words) == 1
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     (finding,) = [one for one in document["findings"] if one["code"] == "SURE"]
     assert "Fewer than 95 % of samples like these keep their budgets" in finding["claim"]
 
@@ -246,7 +246,7 @@ def test_what_is_sure_of_all_budgets_is_not_said_of_one_output(tmp_path: Path) -
     words = ["--candidate", f"python?call={tmp_path}/deploy.py:infer", "--inputs", str(tmp_path / "x.npz"), "--stacked"]
     words += ["--budget", "rel_l2=1e-2", "--quiet", "--study", str(tmp_path / "study"), "--until-sure", "95%"]
     assert exit_status("compare", str(tmp_path / "m.onnx"), *words) == 1
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     (details,) = [one["details"] for one in document["findings"] if one["code"] == "SURE"]
     (beyond,) = [one for one in document["outputs"] if one["verdict"] == "beyond"]
     assert f"{details['missed']} of {details['samples']} samples miss a budget" in json.dumps(beyond)

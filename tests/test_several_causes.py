@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from hardware import needs_bfloat16
 from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case.formats.images import read_image
@@ -135,7 +135,7 @@ def test_the_report_shows_the_sequence_and_what_was_explained_away(
     assert _diagnosed("BGR and a lost bound", tmp_path, "--format", "text", "--all") == 1
     text = capfd.readouterr().out
     assert "One after the other" in text
-    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(tmp_path / "study")
     steps = " and ".join(step["code"] for step in document["sequence"]["steps"])
     gone = [one for one in document["refuted"] if one["because"].startswith(f"gone once {steps} are put right")]
     # Exchanged channels look like another function of the layer that reads them.

@@ -13,7 +13,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends import known_backends
 from parityscope.backends.targets import named_code, parse_target
 from parityscope.case.formats.npz import write_npz
@@ -87,7 +87,7 @@ def _change(place: Path, asked: dict[str, Any] | None = None, **kept: Any) -> No
 
 
 def _identity(place: Path) -> str:
-    document = json.loads((place / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(place / "study")
     return str(document["findings"][0]["evidence"][0]["experiment"]["identity"])
 
 
@@ -187,7 +187,7 @@ def test_a_program_that_the_user_names_is_run(place: Path, capfd: pytest.Capture
     candidate = f"command?run={sys.executable} {program}"
     words = ["diagnose", str(place / "model.onnx"), "--candidate", candidate, "--inputs", str(place / "inputs")]
     assert exit_status(*words, "--study", str(place / "second"), "--quiet") == 1
-    document = json.loads((place / "second" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(place / "second")
     identity = document["refuted"][0]["experiment"]["identity"]
     capfd.readouterr()
     asked = ["experiment", str(place / "second"), identity, "--format", "json", "--quiet"]
@@ -239,7 +239,7 @@ def _strange(place: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_files_that_are_not_the_studys_are_not_used(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    kept = json.loads((place / "study" / "study.json").read_text(encoding="utf-8"))["question"]["asked"]
+    kept = read_study(place / "study")["question"]["asked"]
     for name, value in _strange(place):
         _change(place, {**kept, name: value})
         _refused(place, capfd)
@@ -251,7 +251,7 @@ def test_a_recording_is_used_only_as_it_was(place: Path, capfd: pytest.CaptureFi
     words = ["diagnose", str(place / "model.onnx"), "--candidate", f"saved?path={place / 'answers'}"]
     words += ["--inputs", str(place / "inputs"), "--study", str(place / "second"), "--quiet"]
     assert exit_status(*words) == 1
-    document = json.loads((place / "second" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(place / "second")
     asked = ["experiment", str(place / "second"), document["refuted"][0]["experiment"]["identity"], "--quiet"]
     assert exit_status(*asked) in {0, 3}
     write_npz(place / "answers" / "000001.npz", {"y": np.ones((2, 4), np.float32)})

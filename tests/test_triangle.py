@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import onnx.parser
 import pytest
 
 import parityscope
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
 from parityscope.study.triangle import Triangle, peer_of
@@ -62,7 +61,7 @@ def test_a_candidate_that_is_its_own_peer_has_nothing_of_its_own(files: tuple[Pa
     model, inputs = files
     command = ["diagnose", str(model), "--candidate", "sim:bf16", "--peer", "sim:bf16", "--inputs", str(inputs)]
     assert exit_status(*command, "--study", str(tmp_path / "s"), "--quiet") == 0
-    (output,) = json.loads((tmp_path / "s" / "study.json").read_text(encoding="utf-8"))["outputs"]
+    (output,) = read_study(tmp_path / "s")["outputs"]
     found = output["triangle"]
     assert found["candidate_peer"] == 0.0
     assert found["own"] == 0.0
@@ -79,7 +78,7 @@ def test_the_ladder_is_printed_when_asked(
     assert exit_status(*command, "--ladder", "--study", str(tmp_path / "b")) in {0, 3}
     said = capfd.readouterr().out
     assert "loose to tight" in said
-    rungs = json.loads((tmp_path / "b" / "study.json").read_text(encoding="utf-8"))["ladder"]
+    rungs = read_study(tmp_path / "b")["ladder"]
     assert rungs[0]["failing"] == 0
     # BF16 rounds by up to 2^-9: every tensor is within 3 % and none within 1e-4.
     assert rungs[0]["tolerance"] <= 0.03

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends import Session
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Sample, load_inputs, load_model
@@ -354,7 +354,7 @@ def test_workers_come_to_what_one_process_finds(bench: Path) -> None:
     for workers in ("", "2"):
         name = f"by-{workers or 1}"
         assert run("--budget", "rel_l2=1e-2", "--study", name, *(("--workers", workers) if workers else ())) == 0
-        held = json.loads((bench / name / "study.json").read_text(encoding="utf-8"))
+        held = read_study(bench / name)
         for key in ("created", "command", "seconds", "timings"):
             held.pop(key, None)
         for side in ("reference", "before", "after"):

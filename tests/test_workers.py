@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import numpy as np
 import onnx.parser
 import pytest
 
+from command_line import read_study
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -67,7 +67,7 @@ def without_times(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def document_of(folder: Path, study: str) -> dict[str, Any]:
-    return without_times(json.loads((folder / study / "study.json").read_text("utf-8")))
+    return without_times(read_study(folder / study))
 
 
 @pytest.mark.story

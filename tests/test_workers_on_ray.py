@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import json
 import os
 import socket
 import sys
@@ -18,7 +17,7 @@ import onnx.parser
 import pytest
 
 import parityscope
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends.shared_targets import files_of_targets, locate_target, needs_gpu
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
@@ -180,7 +179,7 @@ def test_a_client_of_the_cluster_comes_to_the_document_of_one_process(cluster: A
     def document(study: str, *more: str) -> dict[str, Any]:
         words = [verb, str(case / "m.onnx"), *sides, "--inputs", str(case / "x.npz"), "--stacked", "--quiet"]
         assert exit_status(*words, "--study", str(case / study), *more) in {0, 3}
-        found = json.loads((case / study / "study.json").read_text("utf-8"))
+        found = read_study(case / study)
         for side in {"reference", "candidate", "before", "after"} & found.keys():
             del found[side]["seconds"]
         return {key: held for key, held in found.items() if key not in {"created", "command", "timings", "seconds"}}

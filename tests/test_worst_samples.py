@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parityscope
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.case import Sample
 from parityscope.study.worst import common_traits, fisher_chance, traits_of
 
@@ -37,7 +36,7 @@ def found_about(folder: Path, x: np.ndarray, k: np.ndarray, **columns: list[Any]
     pq.write_table(pa.table({**arrays, **columns}), folder / "rows.parquet")
     words = ["compare", str(folder / "m.onnx"), "--candidate", "sim:f16", "--inputs", str(folder / "rows.parquet")]
     assert exit_status(*words, "--quiet", "--study", str(folder / "study")) == 1
-    document = json.loads((folder / "study" / "study.json").read_text(encoding="utf-8"))
+    document = read_study(folder / "study")
     return next((one for one in document["findings"] if one["code"] == "WORST"), None)
 
 
@@ -69,7 +68,7 @@ def test_of_many_samples_the_document_names_the_worst_and_a_file_holds_all(tmp_p
     bad = sorted(generator.choice(1100, 60, replace=False).tolist())
     x[bad, 2] = 12
     assert found_about(tmp_path, x, k) is not None
-    (output,) = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))["outputs"]
+    (output,) = read_study(tmp_path / "study")["outputs"]
     told = output["per_sample_summary"]
     assert output["per_sample"] == []
     assert [one["index"] for one in told["worst"]] == bad[:20]  # all infinite, in the order of the data
