@@ -131,7 +131,7 @@ def test_rows_whose_scores_tie_may_come_in_any_order(
     write_npz(tmp_path / "x.npz", {"x": x})
     # Each second row comes before its neighbour; of the scores only the order by place is told.
     write_npz(tmp_path / "y.npz", {"scores": x[:, :8], "places": np.array([[1, 0, 3, 2, 5, 4, 7, 6]])})
-    command = ["compare", str(tmp_path / "top.onnx"), "--inputs", str(tmp_path / "x.npz"), "--study", str(tmp_path / "s")]
+    command = ["compare", str(tmp_path / "top.onnx"), "--inputs", str(tmp_path / "x.npz"), "--quiet"]
     command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--format", "json", "--study", str(tmp_path / "s")]
     assert exit_status(*command) == status
     found = json.loads(capfd.readouterr().out)
@@ -174,7 +174,8 @@ def test_what_a_suppression_kept_may_come_in_any_order_where_scores_tie(
     kept = np.stack([0 * turned, 0 * turned, turned], 1)
     write_npz(tmp_path / "y.npz", {"kept": kept, "score": raw[:8, None], "box": boxes[0, turned]})
     command = ["compare", str(model), "--inputs", str(tmp_path / "x.npz"), "--quiet", "--format", "json"]
-    assert exit_status(*command, "--candidate", f"saved?path={tmp_path / 'y.npz'}") == status
+    command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--study", str(tmp_path / "s")]
+    assert exit_status(*command) == status
     found = json.loads(capfd.readouterr().out)
     told = "rows that stand in another order have the same scores"
     assert any(one["reason"] == told for one in found["skipped"]) == (status == 0)
@@ -208,7 +209,7 @@ def test_ties_of_scores_that_are_no_output_are_found_inside_the_reference(
     write_npz(tmp_path / "x.npz", {"x": x})
     write_npz(tmp_path / "y.npz", {"box": table[[1, 0, 2, 3, 5, 4, 6, 7]][None]})
     command = ["compare", str(model), "--inputs", str(tmp_path / "x.npz"), "--quiet", "--format", "json"]
-    command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--declared", declared]
+    command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--declared", declared, "--study", str(tmp_path / "s")]
     assert exit_status(*command) == status
     found = json.loads(capfd.readouterr().out)
     told = "rows that stand in another order have the same scores"
