@@ -209,7 +209,14 @@ def test_ties_of_scores_that_are_no_output_are_found_inside_the_reference(
     write_npz(tmp_path / "x.npz", {"x": x})
     write_npz(tmp_path / "y.npz", {"box": table[[1, 0, 2, 3, 5, 4, 6, 7]][None]})
     command = ["compare", str(model), "--inputs", str(tmp_path / "x.npz"), "--quiet", "--format", "json"]
-    command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--declared", declared, "--study", str(tmp_path / "s")]
+    command += [
+        "--candidate",
+        f"saved?path={tmp_path / 'y.npz'}",
+        "--declared",
+        declared,
+        "--study",
+        str(tmp_path / "s"),
+    ]
     assert exit_status(*command) == status
     found = json.loads(capfd.readouterr().out)
     told = "rows that stand in another order have the same scores"
