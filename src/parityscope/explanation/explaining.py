@@ -30,7 +30,13 @@ from parityscope.expectation.error_model import ROUNDING
 from parityscope.explanation.claims import predict_output
 from parityscope.explanation.evidence import indistinguishable_outcomes, left_over, order_by_likelihood
 from parityscope.explanation.floor import noise_floor
-from parityscope.explanation.generating import NEARLY_ALL, Generated, context_of_region, generate_hypotheses
+from parityscope.explanation.generating import (
+    NEARLY_ALL,
+    Generated,
+    budget_of_searches,
+    context_of_region,
+    generate_hypotheses,
+)
 from parityscope.explanation.judging import (
     PEAK,
     SIZE,
@@ -41,7 +47,7 @@ from parityscope.explanation.judging import (
 )
 from parityscope.explanation.records import Explained, Explanation, ExplanationOptions
 from parityscope.explanation.regression import above_floor, discovery_cutoff
-from parityscope.explanation.weighed import Weighed, weigh_arithmetic
+from parityscope.explanation.weighed import Weighed, usual_arithmetics, weigh_arithmetic
 from parityscope.hypotheses.power import ARITHMETIC, MOST_NUMBERS, SURE_BITS, KindTally
 from parityscope.hypotheses.worker import Worker
 
@@ -287,11 +293,11 @@ def _search_generated(weighed: Weighed, options: ExplanationOptions, around: Sur
     bases = likeliest_arithmetics(weighed, options.declared)
     if around is not None:
         return generate_hypotheses(
-            weighed, bases, around.context(weighed), around.worker, around.held_elsewhere, options.seconds
+            weighed, bases, around.context(weighed), around.worker, around.held_elsewhere, around.budget
         )
     feeds, candidate = weighed.scene.feeds, weighed.scene.candidate.astype(weighed.dtype)
     context = context_of_region(weighed.region, feeds, candidate)
-    return generate_hypotheses(weighed, bases, context, Worker(), [], options.seconds)
+    return generate_hypotheses(weighed, bases, context, Worker(), [], budget_of_searches(options))
 
 
 def likeliest_arithmetics(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None, float]]:
@@ -304,7 +310,7 @@ def likeliest_arithmetics(weighed: Weighed, declared: str) -> list[tuple[str, Va
         (weighed.nothing, *weighed.outcomes),
         key=lambda each: (each.mismatched, each.trimmed, each is not weighed.nothing),
     )
-    wanted = {f"{declared}_inputs_output", f"{declared}_nearest"}
+    wanted = usual_arithmetics(declared)
     told = [
         each for each in weighed.outcomes if each.claim.hypothesis.name in wanted and not each.claim.variant.between
     ]

@@ -13,6 +13,7 @@ from parityscope.case.graph import Regions, computing_nodes, constant_value
 from parityscope.errors import ParityError
 from parityscope.explanation.claims import ClaimOutcome, VariantClaim
 from parityscope.explanation.judging import is_accepted
+from parityscope.explanation.weighed import TimeBudget
 from parityscope.explanation.weighing import weigh_claim
 from parityscope.hypotheses.arithmetic import Hypothesis, Variant
 from parityscope.hypotheses.power import SURE_BITS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
+    from parityscope.explanation.records import ExplanationOptions
     from parityscope.explanation.weighed import Weighed
     from parityscope.hypotheses.searching import EditPattern
     from parityscope.hypotheses.worker import StretchAnswer, Worker
@@ -43,6 +45,7 @@ _HIDES = 0.5  # chosen: of the squared error
 _NEAR = 12  # nodes before and behind the stretch whose tensors are looked at; chosen
 _BASES = 3  # arithmetics that edits are tried on top of
 _SHARE_OF_TIME = 1.5  # of what arithmetics may take, for each of them; chosen
+_ALL_REGIONS = 4.0  # times what the first search of all may take: each may take a quarter of what is left; chosen
 _NBYTES = 256 << 20  # of the context's tensors, for all samples; chosen
 
 
@@ -64,10 +67,16 @@ class Surroundings:
     graph: ir.Model
     worker: Worker
     held_elsewhere: list[EditPattern]
+    budget: TimeBudget
 
     def context(self, weighed: Weighed) -> StretchContext:
         """The region of `weighed` with the nodes around it."""
         return _context_around(self, weighed.tensor, [str(value.name) for value in weighed.region.graph.inputs])
+
+
+def budget_of_searches(options: ExplanationOptions) -> TimeBudget:
+    """What the searches of all regions may take together."""
+    return TimeBudget(left=_ALL_REGIONS * _SHARE_OF_TIME * options.seconds)
 
 
 def generate_hypotheses(
@@ -76,12 +85,12 @@ def generate_hypotheses(
     context: StretchContext,
     worker: Worker,
     held_elsewhere: list[EditPattern],
-    seconds: float,
+    budget: TimeBudget,
 ) -> Generated:
     """Searches the region on top of each of `bases` (hypothesis, variant, share), until one explains it.
 
     An arithmetic that makes less than half of the error cannot hide what made the rest: on top of it only those edits are tried
-    again that came nearest before. `seconds` are what arithmetics may take.
+    again that came nearest before. `budget` is that of all regions: each search may take a quarter of what is left of it.
     `held_elsewhere` are patterns of what explained other regions, tried first; what explains this one is added.
     """
     nearest: list[EditCandidate] = []
@@ -95,7 +104,7 @@ def generate_hypotheses(
         again = place > 0 and share < _HIDES
         task = StretchTask(
             context=context,
-            seconds=_SHARE_OF_TIME * seconds,
+            seconds=budget.left / _ALL_REGIONS,
             arithmetic=(name, words),
             first=tuple(held_elsewhere),
             among=frozenset(pattern_of(one.kind, one.words) for one in nearest) if again else None,
@@ -103,6 +112,7 @@ def generate_hypotheses(
         if task.among is not None and not task.among:
             continue
         answer = worker.search(task)
+        budget.pay(answer.spent, weighed.tensor)
         skipped += _skips_of_stretch(weighed.tensor, answer)
         ruled_out = ruled_out or answer.ruled_out  # on top of the first, where all kinds are tried
         for candidate in answer.candidates:
@@ -126,7 +136,7 @@ def _skips_of_stretch(tensor: str, answer: StretchAnswer) -> Iterator[Skip]:
     if answer.problem:
         yield Skip(what=what, reason=answer.problem)
     if answer.untried:
-        yield Skip(what=what, reason=f"the budget of this region was spent before {answer.untried} of them")
+        yield Skip(what=what, reason=f"the budget was spent before {answer.untried} of them")
     yield from skips_of_search(tensor, answer)
 
 

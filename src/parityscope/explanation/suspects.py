@@ -12,7 +12,7 @@ from parityscope.case.graph import Regions, computing_nodes, constant_value, nod
 from parityscope.errors import ParityError
 from parityscope.evaluation.sessions import Sessions
 from parityscope.explanation.explaining import decide_explanation
-from parityscope.explanation.generating import Surroundings
+from parityscope.explanation.generating import Surroundings, budget_of_searches
 from parityscope.explanation.records import Explanation, ExplanationOptions
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.hypotheses.worker import Worker
@@ -68,7 +68,9 @@ def explain_suspects(
             weighed[tensor] = outcome
         else:
             found[tensor] = outcome
-    around = Surroundings(sides=sides, graph=graph, worker=Worker(), held_elsewhere=[])
+    around = Surroundings(
+        sides=sides, graph=graph, worker=Worker(), held_elsewhere=[], budget=budget_of_searches(options)
+    )
     decided = {
         tensor: decide_explanation(each, _chances_elsewhere(weighed, tensor), options, around)
         for tensor, each in weighed.items()

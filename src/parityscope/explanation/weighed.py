@@ -255,7 +255,8 @@ def _why_untestable(region: ir.Model, candidate: np.ndarray) -> Skip | None:
 def _list_claims(scene: RegionScene, declared: str) -> list[VariantClaim]:
     """Every variant of every arithmetic but plain FP32, in the order that a budget is best spent on.
 
-    The declared one first, then hypotheses of few variants; products added up term by term last.
+    The declared one first, of it what a runtime does that computes in this format (inputs and output in it), then hypotheses
+    of few variants; products added up term by term last.
     """
     last = list(scene.model.graph)[-1]
     context = context_of(scene)
@@ -269,11 +270,17 @@ def _list_claims(scene: RegionScene, declared: str) -> list[VariantClaim]:
 
     counts = Counter(each.hypothesis.name for each in claims)
 
-    def late(claim: VariantClaim) -> tuple[bool, bool, int]:
-        told = bool(declared) and claim.hypothesis.name.startswith(declared)
-        return claim.variant.accumulate is not None, not told, counts[claim.hypothesis.name]
+    def late(claim: VariantClaim) -> tuple[bool, bool, bool, int]:
+        name = claim.hypothesis.name
+        told = bool(declared) and name.startswith(declared)
+        return claim.variant.accumulate is not None, not told, name not in usual_arithmetics(declared), counts[name]
 
     return sorted(claims, key=late)
+
+
+def usual_arithmetics(declared: str) -> frozenset[str]:
+    """Names of the hypotheses that a runtime which computes in a declared format usually confirms."""
+    return frozenset({f"{declared}_inputs_output", f"{declared}_nearest"}) if declared else frozenset()
 
 
 def _weigh_claims(

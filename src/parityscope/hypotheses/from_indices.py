@@ -19,21 +19,36 @@ if TYPE_CHECKING:
 
 from parityscope.hypotheses.fitting import AS_CHOSEN, FITTED_BITS, fit_line, round_to_nice
 
+_MOST_INDICES = 1 << 16  # of an axis
 _MOST_ASSIGNED = 1024  # indices, for an assignment, which is cubic
 _LINE = 4  # elements that a line needs, whose two numbers fit any two; chosen
 _COLUMNS = 2000  # elements of each index that an assignment looks at; chosen
 
 
-def edits_by_index(stretch: ComputedStretch, chosen: np.ndarray, axis: int, length: int) -> Iterator[StretchEdit]:
-    """A factor or an offset of its own for each wrong index of an axis, indices exchanged or copied."""
+def edits_by_index(stretch: ComputedStretch, chosen: np.ndarray) -> Iterator[StretchEdit]:
+    """A factor or an offset of its own for each wrong index of each axis, indices exchanged or copied."""
+    known, found, errors = (
+        side[0] if chosen.all() else np.where(chosen, side[0], 0.0)
+        for side in (stretch.replayed, stretch.found, stretch.errors)
+    )
+    for axis, length in enumerate(chosen.shape):
+        if 1 < length <= _MOST_INDICES and all(array.shape[axis : axis + 1] == (length,) for array in stretch.replayed):
+            yield from _edits_along_axis(stretch, chosen, (known, found, errors), axis)
+
+
+def _edits_along_axis(
+    stretch: ComputedStretch, chosen: np.ndarray, sides: tuple[np.ndarray, np.ndarray, np.ndarray], axis: int
+) -> Iterator[StretchEdit]:
+    """Edits by index of one axis; of the sides (known, found, squared errors) what is not chosen is zero."""
+    known, found, squared_errors = sides
+    length = chosen.shape[axis]
     over = tuple(other for other in range(chosen.ndim) if other != axis)
     view = tuple(length if other == axis else 1 for other in range(chosen.ndim))
-    known, found = (np.where(chosen, side[0], 0.0) for side in (stretch.replayed, stretch.found))
-    squares, products = np.square(known).sum(over), (known * found).sum(over)
+    squares, products = _sum_products(known, known, axis), _sum_products(known, found, axis)
     count = np.maximum(chosen.sum(over), 1)
     gains = np.where(squares > 0, products / np.where(squares > 0, squares, 1), 1.0)
-    offsets = (found - known).sum(over) / count
-    errors = np.where(chosen, stretch.errors[0], 0.0).sum(over)
+    offsets = (found.sum(over) - known.sum(over)) / count
+    errors = squared_errors.sum(over)
     wrong = np.flatnonzero(errors > 1e-6 * errors.sum() + 10 * stretch.floor * count)
     if wrong.size:
         yield from _edit_at_indices(axis, length, wrong, gains, offsets, view)
@@ -41,6 +56,12 @@ def edits_by_index(stretch: ComputedStretch, chosen: np.ndarray, axis: int, leng
         yield from _line_edit_at(stretch, chosen, axis, int(wrong[0]), view)
     if length <= _MOST_ASSIGNED:
         yield from _move_indices_edits(np.moveaxis(known, axis, 0), np.moveaxis(found, axis, 0), axis)
+
+
+def _sum_products(one: np.ndarray, other: np.ndarray, axis: int) -> np.ndarray:
+    """The sums of products by index of an axis, without an array of the products."""
+    every = list(range(one.ndim))
+    return np.asarray(np.einsum(one, every, other, every, [axis]))
 
 
 def _edit_at_indices(

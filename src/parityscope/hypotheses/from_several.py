@@ -36,10 +36,9 @@ def say_term(words: str, times: float) -> str:
 
 
 def edits_with_several(
-    stretch: ComputedStretch, chosen: np.ndarray, sources: Sequence[tuple[str, Get]]
+    stretch: ComputedStretch, places: np.ndarray, sources: Sequence[tuple[str, Get]]
 ) -> Iterator[StretchEdit]:
-    """Two or three terms out of `sources` (words and how to get them), and the result itself, scaled; `chosen` are fitted on."""
-    places = np.flatnonzero(chosen)
+    """Two or three terms out of `sources` (words and how to get them), and the result itself, scaled; fitted at `places`."""
     places = places[:: max(1, places.size // _ELEMENTS)]
     x, y = (side[0].ravel()[places] for side in (stretch.replayed, stretch.found))
     error = float(np.square(y - x).sum())
@@ -69,7 +68,7 @@ def edits_with_several(
 
 def _column_of(stretch: ComputedStretch, get: Get, places: np.ndarray) -> np.ndarray:
     shape = stretch.replayed[0].shape
-    return np.asarray(np.broadcast_to(get(stretch, 0), shape).ravel()[places], np.float64)
+    return np.asarray(np.broadcast_to(get(stretch, 0), shape).flat[places], np.float64)
 
 
 def _without(table: np.ndarray, terms: Sequence[int]) -> np.ndarray:

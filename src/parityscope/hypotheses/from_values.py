@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Functions that ONNX has an operator for, under the same name.
 _OPERATORS = FUNCTIONS.keys() & STANDARD.keys()
 _STEPS = frozenset({"Round", "Floor", "Ceil", "truncation to an integer"})  # between which a function is flat
-_MOST_INDICES = 1 << 16  # of an axis
+_FITTED = 1 << 18  # elements that a few numbers are fitted to, a second's work; chosen
 _LEVELS = 20_000  # elements among which steps are looked for; chosen
 
 
@@ -131,15 +131,16 @@ def fitted_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     chosen = stretch.fitted_on & np.isfinite(known) & np.isfinite(found)
     if not stretch.same_shape or known.ndim == 0 or np.count_nonzero(chosen) < 2:
         return
-    x, y = known[chosen], found[chosen]
+    yield from _bound_edits(known[chosen], found[chosen])
+    places = np.flatnonzero(chosen)
+    # An odd step, so that no power of two of an axis is met at one of its indices alone.
+    places = places[:: places.size // _FITTED | 1]
+    x, y = known.ravel()[places], found.ravel()[places]
     yield from _line_edits(x, y)
-    yield from _bound_edits(x, y)
     yield from _polynomial_edits(stretch, x, y)
     yield from _grid_edits(stretch, x, y)
-    for axis, length in enumerate(known.shape):
-        if 1 < length <= _MOST_INDICES and all(array.shape[axis : axis + 1] == (length,) for array in stretch.replayed):
-            yield from edits_by_index(stretch, chosen, axis, length)
-    yield from _edits_with_others(stretch, chosen, x, y)
+    yield from edits_by_index(stretch, chosen)
+    yield from _edits_with_others(stretch, places, x, y)
 
 
 def _line_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
@@ -214,7 +215,7 @@ def _grid_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) -> Itera
 
 
 def _edits_with_others(
-    stretch: ComputedStretch, chosen: np.ndarray, x: np.ndarray, y: np.ndarray
+    stretch: ComputedStretch, places: np.ndarray, x: np.ndarray, y: np.ndarray
 ) -> Iterator[StretchEdit]:
     """The result plus, or times, another tensor near by: a bias lost or added twice, a residual left out."""
     shape = stretch.replayed[0].shape
@@ -237,7 +238,7 @@ def _edits_with_others(
     ]
     bits = 5 + math.log2(max(1, len(sources)))
     for words, get in sources:
-        other = np.broadcast_to(get(stretch, 0), shape)[chosen]
+        other = np.broadcast_to(get(stretch, 0), shape).flat[places]
         if not np.isfinite(other).all() or not other.any():
             continue
         times, times_bits = round_to_nice(slope_through_origin(other, y - x))
@@ -263,4 +264,4 @@ def _edits_with_others(
             bits=bits + 4,
             whole=lambda one, s, g=get: one.replayed[s] / g(one, s),
         )
-    yield from edits_with_several(stretch, chosen, sources)
+    yield from edits_with_several(stretch, places, sources)

@@ -126,10 +126,14 @@ class _EditSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FoundEdits:
-    """The edits that explain most, shortest description first, how many there was no budget for, and each kind's power."""
+    """The edits that explain most, shortest description first, how many there was no budget for, and each kind's power.
+
+    `spent` are the estimated seconds that trying took.
+    """
 
     ranked: tuple[Ranked, ...]
     untried: int
+    spent: float
     ruled_out: tuple[RuledOut, ...]
 
 
@@ -167,25 +171,25 @@ def search_edits(
     if first:
         _try_patterns(state, nodes, first)
         if state.surely() < math.inf:
-            return _conclude_search(state)
+            return _conclude_search(state, seconds)
         state.tally = _tally_of(stretch)  # all of it is tried once more
     if among is not None:
         _try_patterns(state, nodes, among)
-        return _conclude_search(state)
+        return _conclude_search(state, seconds)
     for kind, edits in generated_kinds(stretch, nodes):
         if state.surely() <= _LEAST_BITS[kind]:
             continue
         _draw_edits(state, kind, edits)
     if not any(share > _PROMISING for _, share, kind, _ in state.kept if kind != "curves"):
         _try_pairs(state)
-    return _conclude_search(state)
+    return _conclude_search(state, seconds)
 
 
 def _tally_of(stretch: ComputedStretch) -> KindTally:
     return KindTally(numbers=2 * stretch.weight, least=_WORTH_KEEPING)
 
 
-def _conclude_search(state: _EditSearch) -> FoundEdits:
+def _conclude_search(state: _EditSearch, seconds: float) -> FoundEdits:
     ranked, tally = _confirm_best(state), state.tally
     for one in ranked:
         tally.note_explained(one.kind, one.edit.bits, one.share, one.edit.words)
@@ -194,7 +198,7 @@ def _conclude_search(state: _EditSearch) -> FoundEdits:
             state.trying(edit.words)
             if (held := state.stretch.confirm(edit)) is not None:
                 tally.note_explained(kind, edit.bits, held[0], edit.words)
-    return FoundEdits(ranked=tuple(ranked), untried=state.untried, ruled_out=tally.told())
+    return FoundEdits(ranked=tuple(ranked), untried=state.untried, spent=seconds - state.left, ruled_out=tally.told())
 
 
 def _try_patterns(
@@ -208,7 +212,9 @@ def _try_patterns(
 
 
 # Kinds that compute much before they say anything: not begun where nothing is left to try what they say with.
-_FITTING = frozenset({"mixtures", "moved", "resampled", "neighbours", "fitted inputs", "grids", "fitted grids", "rows"})
+_FITTING = frozenset(
+    {"mixtures", "moved", "resampled", "neighbours", "fitted inputs", "grids", "fitted grids", "changed places", "rows"}
+)
 
 # The shortest that a generator can say; what is said in fewer bits already is not asked of it.
 _LEAST_BITS = {

@@ -364,11 +364,11 @@ class ComputedStretch:
     def share(self, edit: StretchEdit) -> float | None:
         """The share of the first sample's squared error that an edit explains, on some elements; None if it cannot be run."""
         self.tried += 1
-        predicted = self.predict_sample(edit, 0)
+        predicted = self.predict_sample(edit, 0, self.picks)
         if predicted is None:
             self.failed += 1
             return None
-        left = squared_differences(self.found[0].ravel()[self.picks], predicted.ravel()[self.picks], self.size).sum()
+        left = squared_differences(self.found[0].ravel()[self.picks], predicted, self.size).sum()
         return float(1 - left / max(self.errors[0].ravel()[self.picks].sum(), 1e-300))
 
     def confirm(self, edit: StretchEdit) -> tuple[float, float] | None:
@@ -389,13 +389,18 @@ class ComputedStretch:
         length = edit.bits + self.weight * math.log2(max(left, floor) / max(whole, floor))
         return 1 - left / max(whole, 1e-300), length
 
-    def predict_sample(self, edit: StretchEdit, sample: int) -> np.ndarray | None:
-        """What an edit says that the candidate gave on a sample, float64; None if it cannot be run, or is of another shape."""
+    def predict_sample(self, edit: StretchEdit, sample: int, picks: np.ndarray | None = None) -> np.ndarray | None:
+        """What an edit says that the candidate gave on a sample, float64; None if it cannot be run, or is of another shape.
+
+        With `picks` only at these elements, (n,).
+        """
         try:
             with np.errstate(all="ignore"):
-                predicted = self.stored(np.asarray(self.run(sample, edit)))
+                predicted = np.asarray(self.run(sample, edit))
+                if predicted.shape != self.found[sample].shape:
+                    return None
+                return self.stored(predicted if picks is None else predicted.ravel()[picks])
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - whatever an edit does, it explains nothing then, and is counted
             return None
-        return predicted if predicted.shape == self.found[sample].shape else None

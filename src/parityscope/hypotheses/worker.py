@@ -22,6 +22,7 @@ from parityscope.errors import ParityError
 from parityscope.fork_server import contained_child
 from parityscope.hypotheses.edits import form_of
 from parityscope.light_dataclasses import dataclass, field, replace
+from parityscope.memory import keep_freed_memory
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class EditCandidate:
 class StretchAnswer:
     """The best candidates, and how many edits were tried, failed or left for want of budget; `fatal` ended the worker, and how.
 
+    `spent` are the estimated seconds that it took.
     `crashed` says of kinds of edits why what generates them could not go on, `ruled_out` what was tried of each kind.
     """
 
@@ -112,6 +114,7 @@ class StretchAnswer:
     tried: int = 0
     failed: int = 0
     untried: int = 0
+    spent: float = 0.0
     fatal: Mapping[str, str] = field(default_factory=dict)
     crashed: Mapping[str, str] = field(default_factory=dict)
     ruled_out: tuple[RuledOut, ...] = ()
@@ -234,6 +237,7 @@ def _send_answer(task: StretchTask | KnownOutputs, banned: frozenset[str], share
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # what a runtime prints is no answer
         os.dup2(nowhere, stream)
+    keep_freed_memory()
     with mmap.mmap(shared, _PAGE) as note:
         return pickle.dumps(_answer_task(task, banned, note), protocol=pickle.HIGHEST_PROTOCOL)
 
@@ -328,6 +332,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
         tried=stretch.tried,
         failed=stretch.failed,
         untried=edits.untried,
+        spent=edits.spent,
         crashed=stretch.crashed,
         ruled_out=edits.ruled_out,
     )
