@@ -408,6 +408,25 @@ def test_what_the_budget_does_not_allow_is_skipped() -> None:
     assert explanation_as_json(again) == explanation_as_json(poor)
 
 
+def test_where_the_budget_allows_one_arithmetic_it_is_what_the_declared_format_usually_does() -> None:
+    layer = linear.conv(np.random.default_rng(2), activation="")
+    rounded = layers.Layer(
+        text=layer.text, parameters={name: _half(one) for name, one in layer.parameters.items()}, feeds=layer.feeds
+    )
+    feeds = {"x": _half(layer.feeds["x"])}
+    candidate = _half(layers.run(rounded, feeds))
+    price = layers.run(layer, feeds).size * 8e-8  # of holding one against the candidate
+    options = ExplanationOptions(declared="f16", seconds=price + 0.001)
+    found = explain_region(layers.region(layer), feeds, candidate, options)
+    assert [skip for skip in found.skipped if "budget" in skip.reason]
+    assert found.status == "explained"
+    assert found.by[0].hypothesis == "f16_inputs_output"
+
+
+def _half(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float16).astype(np.float32)
+
+
 @pytest.mark.parametrize("shape", [(0,), (1,), (3, 1)])
 def test_small_and_empty_tensors(shape: tuple[int, ...]) -> None:
     letters = ",".join("NC"[: len(shape)])
