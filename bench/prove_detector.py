@@ -83,7 +83,7 @@ def prove(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         folder=folder / "tensors",
         progress=progress,
     )
-    held = verification_document(found, case, version="bench", command=" ".join(sys.argv))
+    held = verification_document(found, case, command=" ".join(sys.argv))
     (folder / "report.html").write_text(FORMS.as_html(held), encoding="utf-8")
     return held
 

@@ -62,7 +62,7 @@ def at_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(document: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    return changes_document(compare_studies(document, other), document, other, places=("a", "b"), version="0")
+    return changes_document(compare_studies(document, other), document, other, places=("a", "b"))
 
 
 def test_worse_ends_with_one_and_names_the_setting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -295,7 +295,7 @@ def test_awkward_models_get_a_plain_statement(case: Case, name: str) -> None:
     found = forecast(model, inputs, ["f16", "bf16", "tf32", "f8e4m3"])
     said = [*found.statements, *(each for one in found.formats for each in one.statements)]
     assert any(statement in each for each in said), said
-    held = forecast_document(found, model, inputs, version="0")
+    held = forecast_document(found, model, inputs)
     text_of = json.dumps(held, allow_nan=False)
     assert json.loads(text_of) == held
     for kind in ("text", "json", "html"):
@@ -327,7 +327,7 @@ def test_no_name_becomes_markup(case: Case) -> None:
     onnx.save(proto, path)
     model = load_model(path)
     inputs = load_inputs(model, str(case.samples({"x": normal(3)})), spool=case.folder / "spool")
-    page = render(forecast_document(forecast(model, inputs, ["f16"]), model, inputs, version="0"), "html")
+    page = render(forecast_document(forecast(model, inputs, ["f16"]), model, inputs), "html")
     assert wicked not in page
     assert "<b>&" not in page
     assert "&lt;/script&gt;&lt;b&gt;&amp;" in page

@@ -276,7 +276,7 @@ CUT = "&&&& RUNNING TensorRT.trtexec [TensorRT v101401] [b48] # trtexec --onnx=m
 def test_cut_log_says_so(tmp_path: Path) -> None:
     log = read_log(written(tmp_path, CUT))
     assert "&&&& PASSED" in log.skipped[0].reason
-    assert log_document(log, find_in_log(log), version="0")["verdict"] == "incomplete"
+    assert log_document(log, find_in_log(log))["verdict"] == "incomplete"
     half = read_log(written(tmp_path, CUT[:-20]))
     assert any(skip.reason == "its last line is cut" for skip in half.skipped)
 
@@ -318,7 +318,7 @@ def test_failed_run_is_never_said_to_be_fine(tmp_path: Path, text: str, role: st
     found = {finding.code: finding for finding in find_in_log(log)}
     assert (found["RUN202"].role if "RUN202" in found else "") == role
     assert not role or "flux capacitor" in found["RUN202"].claim
-    assert log_document(log, tuple(found.values()), version="0")["verdict"] == verdict
+    assert log_document(log, tuple(found.values()))["verdict"] == verdict
 
 
 def test_run_that_ended_says_nothing_about_one_that_is_cut(tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ def test_several_builds_in_one_log_are_told(built: dict[str, Path], tmp_path: Pa
         replace(layer, line=layer.line + read_log(built["float"]).lines) for layer in read_log(built["float16"]).layers
     )
     assert "2; layers, inputs and outputs are the last one's" in FORMS.render(
-        log_document(log, find_in_log(log), version="0"), "text"
+        log_document(log, find_in_log(log)), "text"
     )
 
 
@@ -598,7 +598,7 @@ def test_real_log_of_polygraphy(built: dict[str, Path], tmp_path: Path) -> None:
     assert log.facts["model"] == str(model)
     assert log.tf32 == ("on (builder flags)" if "TF32" in log.facts["builder flags"] else "off (builder flags)")
     assert log.builds == 1
-    assert log_document(log, find_in_log(log), version="0")["verdict"] == "within"
+    assert log_document(log, find_in_log(log))["verdict"] == "within"
 
 
 def test_real_comparison_of_polygraphy_that_fails(built: dict[str, Path], tmp_path: Path) -> None:
@@ -617,7 +617,7 @@ def test_real_comparison_of_polygraphy_that_fails(built: dict[str, Path], tmp_pa
     assert [(finding.code, finding.role) for finding in found] == [("RUN203", "cause"), ("RUN202", "contributing")]
     assert found[0].details["names"] == ["y"]
     assert not [line for line in log.unexplained if line.severity == "E"]
-    assert log_document(log, found, version="0")["verdict"] == "beyond"
+    assert log_document(log, found)["verdict"] == "beyond"
 
 
 def test_findings_of_two_logs_say_whose_they_are(tmp_path: Path) -> None:
@@ -658,7 +658,7 @@ def test_exit_code_and_escaping(tmp_path: Path) -> None:
     assert "</script><b>" not in done.stdout
     assert done.stdout.count("</script>") == done.stdout.count("<script")
     log = read_log(path)
-    assert FORMS.render(log_document(log, find_in_log(log), version="0"), "text", width=80)
+    assert FORMS.render(log_document(log, find_in_log(log)), "text", width=80)
 
 
 def written(folder: Path, text: str) -> Path:

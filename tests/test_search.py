@@ -598,7 +598,7 @@ def test_reports_say_the_outcome_and_escape_names(tmp_path: Path) -> None:
     task = task_of(tmp_path, CANCELLING, CANCELLING_WEIGHTS, inputs_of(5, 1, 64), limit=5e-3)
     found = searched(task, tmp_path / "w")
     named = replace(found, kept=(replace(found.kept[0], node="</script><b>x"), *found.kept[1:]))
-    held = repair_document(named, task, version="0")
+    held = repair_document(named, task)
     page, text = FORMS.as_html(held), FORMS.as_text(held)
     assert "</script><b>x" not in page
     assert "Error against cost" in page

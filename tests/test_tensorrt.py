@@ -185,7 +185,7 @@ def test_command_in_three_forms(package: Package, tmp_path: Path, cli: Callable[
     _, out, _ = cli("network", str(path), "--format", "json")
     assert json.loads(out)["fates"] == {"kernel": 2}
     view = network_view(path, package)
-    page = FORMS.render(network_document(view, find_in_view(view), model=path, version="0"), "html")
+    page = FORMS.render(network_document(view, find_in_view(view), model=path), "html")
     assert "</script><b>" not in page
 
 

@@ -594,7 +594,7 @@ def _verified(folder: Path, samples: int = 8) -> dict[str, object]:
         after=parse_target(f"sim:f16?model={folder / 'fixed.onnx'}"),
     )
     found = verify(case, targets, VerificationSettings(), folder=folder / "tensors", progress=lambda *_: None)
-    return verification_document(found, case, version="test")
+    return verification_document(found, case)
 
 
 def test_the_page_stands_alone_and_escapes_names(bench: Path) -> None:

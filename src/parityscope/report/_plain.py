@@ -7,6 +7,15 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from parityscope.records import SCHEMA
+from parityscope.version import __version__
+
+
+def document_head(command: str, *, kind: str = "", schema: str = SCHEMA) -> dict[str, Any]:
+    """What every document begins with; the kind is left out where the schema says it."""
+    of_kind = {"kind": kind} if kind else {}
+    return {"schema": schema, **of_kind, "tool": {"name": "parityscope", "version": __version__}, "command": command}
+
 
 def plain_items(held: Mapping[str, Any]) -> dict[str, Any]:
     """A whole document as plain data, its keys in their order."""

@@ -30,7 +30,6 @@ from parityscope.server.finding import mark_of, open_document
 from parityscope.server.guarding import guard_app
 from parityscope.server.index import list_series, list_studies, points_of_series, study_by_identity
 from parityscope.server.uploading import DECLARED, SentFile, start_comparison
-from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,7 +168,7 @@ def _show_changes(served: Served, request: Any) -> Any:
         first, second = (list_errors(one.document, one.folder) for one in studies)
         found = compare_studies(first, second)
         places = (str(folders[0]), str(folders[1]))
-        held = changes_document(found, first, second, places=places, version=__version__)
+        held = changes_document(found, first, second, places=places)
         return _answer(with_way_back(lambda: FORMS.render(held, "html")))
 
 

@@ -13,7 +13,6 @@ from parityscope.errors import EXIT_OF, Exit, ParityError
 from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.private_folders import scratch_folder
 from parityscope.records import ROLES
-from parityscope.version import __version__
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def report_lint(
 
         ordered = sorted((*found.findings, *find_in_view(more)), key=lambda finding: ROLES.index(finding.role))
         found = replace(found, findings=tuple(ordered))
-    document = lint_document(found, version=__version__, command=caller.command)
+    document = lint_document(found, command=caller.command)
     return Report(document=document, record=found, forms=FORMS, exit=EXIT_OF[document["verdict"]])
 
 
@@ -98,7 +97,7 @@ def report_network(
 
         load_external_data_for_model(view.settled, str(model.parent))
         onnx.save(view.settled, settled)
-    document = network_document(view, find_in_view(view), model=model, version=__version__, command=caller.command)
+    document = network_document(view, find_in_view(view), model=model, command=caller.command)
     return Report(document=document, record=view, forms=FORMS, exit=Exit.BEYOND if view.problem else Exit.WITHIN)
 
 
@@ -167,7 +166,7 @@ def report_log(
     if node_times is not None:
         _write_times(pair, node_times)
     findings = find_pair(pair) if pair else find_in_log(logs[0])
-    document = log_document(logs[0], findings, version=__version__, command=caller.command, pair=pair)
+    document = log_document(logs[0], findings, command=caller.command, pair=pair)
     return Report(document=document, record=pair or logs[0], forms=FORMS, exit=EXIT_OF[document["verdict"]])
 
 

@@ -15,7 +15,6 @@ from parityscope.errors import Exit, ParityError
 from parityscope.expectation.forecasting import ForecastSettings, forecast
 from parityscope.private_folders import scratch_folder
 from parityscope.report.forecast import forecast_document
-from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +50,7 @@ def report_forecast(
     with scratch_folder("spool") as scratch:
         loaded = data.load_samples(model, Path(scratch))
         found = forecast(model, loaded, list(formats), settings, progress=caller.progress)
-        document = forecast_document(found, model, loaded, version=__version__, command=caller.command)
+        document = forecast_document(found, model, loaded, command=caller.command)
         if network and log is not None:
             document |= _network_of(path, network, loaded, document, log, caller)
     return Report(document=document, record=found, forms=FORMS, exit=_exit_of(document))
@@ -109,5 +108,5 @@ def _look_document(model: Model, taken: Inputs, data: Data, caller: Caller) -> t
     found = forecast(model, taken, _LOOKED_AT, ForecastSettings(memory=data.memory, draws=1), progress=caller.progress)
     beside = next((str(model.path.parent / name) for name in [next(iter(taken)).name] if name.endswith(".npz")), "")
     named = str(data.inputs) if isinstance(data.inputs, str | Path) and data.inputs else beside
-    held = forecast_document(found, model, taken, version=__version__, command=caller.command)
+    held = forecast_document(found, model, taken, command=caller.command)
     return {**held, "lint": said, "data": named}, found

@@ -13,7 +13,6 @@ from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
 from parityscope.request import Judged
-from parityscope.version import __version__
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def report_repair(path: Path, data: Data, asked: RepairAsked, *, caller: Caller 
         if asked.settings and written is not None:
             notes = _write_settings(asked.settings, outcome, written)
             outcome = replace(outcome, skipped=(*outcome.skipped, *notes))
-        document = repair_document(outcome, task, version=__version__, command=caller.command, output=written)
+        document = repair_document(outcome, task, command=caller.command, output=written)
     # A search that ended before it found anything has no plan, nor has a model that needs no change.
     changes = bool(outcome.kept or outcome.edits or outcome.scales)
     found = changes and outcome.chosen is not None and outcome.verdict != "infeasible"

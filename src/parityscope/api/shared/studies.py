@@ -14,7 +14,6 @@ from parityscope.api.results import Report
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 from parityscope.study import as_written, list_errors
-from parityscope.version import __version__
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def report_changes(
     with as_written():
         first, second = (list_errors(one.document, one.folder) for one in (before, after))
         found = compare_studies(first, second)
-        held = changes_document(found, first, second, places=places, version=__version__, command=caller.command)
+        held = changes_document(found, first, second, places=places, command=caller.command)
     return Report(document=held, record=found, forms=FORMS, exit=_CHANGES[found.verdict])
 
 
@@ -101,7 +100,7 @@ def report_reduction(reduce: Callable[[Path], Reduced], output: Path, *, caller:
 
     with scratch_folder("reduce") as scratch:
         found = reduce(Path(scratch))
-        document = reduction_document(found, version=__version__, command=caller.command)
+        document = reduction_document(found, command=caller.command)
         write_whole(output, _pack_reduction(found, document))
     return Report(document=document, record=found, forms=FORMS)
 

@@ -14,7 +14,6 @@ from parityscope.api.asking import PYTHON, Caller
 from parityscope.api.results import Report
 from parityscope.errors import EXIT_OF, Exit, ParityError
 from parityscope.light_dataclasses import dataclass
-from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -116,9 +115,7 @@ def report_check(
         _check_baseline(place, baseline.reports)
     outcomes = asked.examine({one.name: one for one in pairs}, entries, asked.settings(caller), "checks")
     updated = baseline.update and any(one.study is not None for one in outcomes)
-    document = check_document(
-        held, outcomes, baseline=place, updated=updated, version=__version__, command=caller.command
-    )
+    document = check_document(held, outcomes, baseline=place, updated=updated, command=caller.command)
     if updated:
         update_baseline(place, [one.name for one in held.pairs], outcomes)
     return Report(document=document, record=tuple(outcomes), forms=FORMS, exit=_exit_of(document))
@@ -140,7 +137,7 @@ def report_matrix(file: Path, asked: SuiteAsked, *, caller: Caller = PYTHON) -> 
     _check_folder(held.last.parent, "place for the file")
     cells = {f"{cell.row}, {cell.column}": cell.pair for cell in held.cells}
     outcomes = asked.examine(cells, last, asked.settings(caller, timed=True), "cells")
-    document = matrix_document(held, outcomes, last, version=__version__, command=caller.command)
+    document = matrix_document(held, outcomes, last, command=caller.command)
     if any(one.study is not None for one in outcomes):
         update_baseline(held.last, {cell.pair.name for cell in held.cells}, outcomes, cell_entry)
     return Report(document=document, record=tuple(outcomes), forms=FORMS, exit=_exit_of(document))

@@ -10,7 +10,6 @@ from parityscope.api.asking import PYTHON, Caller
 from parityscope.api.results import Report
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
-from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from parityscope.request import Request
@@ -53,7 +52,7 @@ def report_verification(
             folder=Path(scratch),
             progress=caller.progress,
         )
-        document = verification_document(found, asked.case, version=__version__, command=caller.command)
+        document = verification_document(found, asked.case, command=caller.command)
     # What was asked for and not judged leaves the proof open, however good the rest is.
     unjudged = any(skip["asked"] for skip in document["skipped"])
     status = Exit.WITHIN if has_succeeded(document) else _EXITS[document["verdict"]]

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from parityscope.records import SCHEMA
-from parityscope.report._plain import plain_items, to_plain_data
+from parityscope.report._plain import document_head, plain_items, to_plain_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +28,6 @@ def check_document(
     *,
     baseline: Path,
     updated: bool = False,
-    version: str,
     command: str = "",
 ) -> dict[str, Any]:
     """Everything that was found, as plain data; `updated` says that it becomes the baseline.
@@ -42,10 +40,7 @@ def check_document(
     verdict = "beyond" if failed else next((name for name in ("error", "incomplete") if counts[name]), "within")
     return plain_items(
         {
-            "schema": SCHEMA,
-            "kind": "check",
-            "tool": {"name": "parityscope", "version": version},
-            "command": command,
+            **document_head(command, kind="check"),
             "verdict": verdict,
             "file": str(file.path),
             "baseline": str(baseline),

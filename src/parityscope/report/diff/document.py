@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.records import SCHEMA
-from parityscope.report._plain import plain_items
+from parityscope.report._plain import document_head, plain_items
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,16 +20,12 @@ def changes_document(
     after: Mapping[str, Any],
     *,
     places: tuple[str, str],
-    version: str,
     command: str = "",
 ) -> dict[str, Any]:
     """Everything that changed, as plain data; `places` are where both studies lie."""
     return plain_items(
         {
-            "schema": SCHEMA,
-            "kind": KIND,
-            "tool": {"name": "parityscope", "version": version},
-            "command": command,
+            **document_head(command, kind=KIND),
             "verdict": found.verdict,
             "before": _side_of(before, places[0]),
             "after": _side_of(after, places[1]),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.formats import known_format
 from parityscope.checks.generated_inputs import findings_about
-from parityscope.report._plain import plain_items
+from parityscope.report._plain import document_head, plain_items
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
@@ -21,24 +21,20 @@ SCHEMA = "parityscope-forecast/1"
 _WORST = 20  # layers named as introducing most; all are in `layers`
 
 
-def forecast_document(
-    found: Forecast, model: Model, inputs: Inputs, *, version: str, command: str = ""
-) -> dict[str, Any]:
+def forecast_document(found: Forecast, model: Model, inputs: Inputs, *, command: str = "") -> dict[str, Any]:
     """Everything that a forecast says, as plain data."""
     return plain_items(
         {
-            "schema": SCHEMA,
-            "tool": {"name": "parityscope", "version": version},
-            "command": command,
+            **document_head(command, schema=SCHEMA),
             "lost": found.lost,
             "model": {"name": model.named.stem, "path": str(model.named), "sha256": model.sha256, "nodes": model.nodes},
             "inputs": {"origin": inputs.origin, "samples": found.samples, "generated": inputs.generated},
             "profile": found.profile,
-            "statements": list(found.statements),
+            "statements": found.statements,
             "findings": list(findings_about(inputs)),
             "formats": [_format_as_data(each) for each in found.formats],
             "ranges": [_range_as_data(each, found) for each in found.ranges],
-            "skipped": list(found.skipped),
+            "skipped": found.skipped,
             "seconds": found.seconds,
         }
     )
@@ -53,12 +49,12 @@ def _format_as_data(found: FormatForecast) -> dict[str, Any]:
         "smallest_normal": number_format.smallest_normal,
         "smallest_subnormal": number_format.smallest_subnormal,
         "lost": found.lost,
-        "statements": list(found.statements),
+        "statements": found.statements,
         "cause": found.cause,
         "outputs": [{**asdict(each), "expected": each.expected, "lost": each.lost} for each in found.outputs],
         "worst": [each.site.tensor for each in found.worst(_WORST)],
-        "layers": list(found.layers),
-        "parameters": list(found.parameters),
+        "layers": found.layers,
+        "parameters": found.parameters,
         "rounding": found.rounding,
     }
 

@@ -9,22 +9,19 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.records import ROLES, SCHEMA
-from parityscope.report._plain import plain_items
+from parityscope.records import ROLES
+from parityscope.report._plain import document_head, plain_items
 
 if TYPE_CHECKING:
     from parityscope.linting import Lint
 
 
-def lint_document(found: Lint, *, version: str, command: str = "") -> dict[str, Any]:
+def lint_document(found: Lint, *, command: str = "") -> dict[str, Any]:
     """Everything that lint says, as plain data."""
     sheet = found.sheet
     return plain_items(
         {
-            "schema": SCHEMA,
-            "kind": "lint",
-            "tool": {"name": "parityscope", "version": version},
-            "command": command,
+            **document_head(command, kind="lint"),
             "verdict": "beyond" if found.broken else "incomplete" if found.skipped else "within",
             "model": {
                 "name": sheet.path.stem,
@@ -43,6 +40,6 @@ def lint_document(found: Lint, *, version: str, command: str = "") -> dict[str, 
             "counts": {role: sum(one.role == role for one in found.findings) for role in ROLES},
             # Details are read-only mappings, which asdict cannot copy.
             "findings": [asdict(replace(one, details=dict(one.details))) for one in found.findings],
-            "skipped": [asdict(skip) for skip in found.skipped],
+            "skipped": found.skipped,
         }
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.records import ROLES, SCHEMA
-from parityscope.report._plain import plain_items, to_plain_data
+from parityscope.records import ROLES
+from parityscope.report._plain import document_head, plain_items, to_plain_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,22 +19,19 @@ if TYPE_CHECKING:
 
 
 def log_document(
-    log: Log, findings: Sequence[Finding], *, version: str, command: str = "", pair: LogPair | None = None
+    log: Log, findings: Sequence[Finding], *, command: str = "", pair: LogPair | None = None
 ) -> dict[str, Any]:
     """Everything that is said about one log, or about two with `pair`; `findings` are then those of both."""
     skipped = (*log.skipped, *(pair.candidate.skipped + pair.skipped if pair else ()))
     held: dict[str, Any] = {
-        "schema": SCHEMA,
-        "kind": "log",
-        "tool": {"name": "parityscope", "version": version},
-        "command": command,
+        **document_head(command, kind="log"),
         "verdict": _verdict_of_findings(findings, skipped),
         "counts": {role: sum(one.role == role for one in findings) for role in ROLES},
-        "findings": [to_plain_data(one) for one in findings],
+        "findings": findings,
         "reference": _log_as_data(log),
         "candidate": _log_as_data(pair.candidate) if pair else None,
         "comparison": _pair_as_data(pair) if pair else None,
-        "skipped": [to_plain_data(skip) for skip in skipped],
+        "skipped": skipped,
     }
     return plain_items(held)
 
@@ -65,7 +62,7 @@ def _log_as_data(log: Log) -> Mapping[str, Any]:
         "precision": log.precision,
         "inputs": _tensors_of_mode(log, "input"),
         "outputs": _tensors_of_mode(log, "output"),
-        "weights": [to_plain_data(issue) for issue in log.weights],
+        "weights": log.weights,
         "explained": [
             {
                 "name": noted.meaning.name,
@@ -81,16 +78,16 @@ def _log_as_data(log: Log) -> Mapping[str, Any]:
             }
             for noted in log.noted
         ],
-        "unexplained": [to_plain_data(line) for line in log.unexplained],
+        "unexplained": log.unexplained,
         "layers": [_layer_as_data(layer, log) for layer in log.layers],
         "layer_counts": [{"step": step, "layers": count} for step, count in log.layer_counts],
-        "fusions": [to_plain_data(fusion) for fusion in log.fusions],
+        "fusions": log.fusions,
         "removed": log.removed,
         "reformats": log.reformats,
         "regions": [{"name": name, "nodes": nodes} for name, nodes in log.foreign.items()],
         "tactics": log.tactics,
-        "refused": [to_plain_data(node) for node in log.refused],
-        "timings": [to_plain_data(timing) for timing in log.timings],
+        "refused": log.refused,
+        "timings": log.timings,
     }
 
 
@@ -108,8 +105,8 @@ def _layer_as_data(layer: EngineLayer, log: Log) -> Mapping[str, Any]:
         "types": layer.types,
         "tactic": layer.tactic,
         "milliseconds": log.layer_times.get(layer.name),
-        "inputs": [to_plain_data(tensor) for tensor in layer.inputs],
-        "outputs": [to_plain_data(tensor) for tensor in layer.outputs],
+        "inputs": layer.inputs,
+        "outputs": layer.outputs,
     }
 
 
@@ -120,7 +117,7 @@ def _pair_as_data(pair: LogPair) -> Mapping[str, Any]:
         "retyped": sum(node.retyped for node in pair.nodes),
         "regrouped": sum(node.regrouped for node in pair.nodes),
         "rekerneled": sum(node.rekerneled for node in pair.nodes),
-        "differences": [to_plain_data(difference) for difference in pair.differences],
+        "differences": pair.differences,
         "changed": [_node_as_data(node) for node in changed],
         "only_reference": pair.only_reference,
         "only_candidate": pair.only_candidate,

@@ -25,7 +25,6 @@ def matrix_document(
     outcomes: Sequence[PairOutcome],
     last: Mapping[str, Mapping[str, Any]],
     *,
-    version: str,
     command: str = "",
 ) -> dict[str, Any]:
     """Everything that was found, as plain data; `last` is what the last run kept, by the name of the cell.
@@ -33,7 +32,7 @@ def matrix_document(
     `verdict` and `counts` are as of a check; `differences` come first: of a cell, what it is (verdict, error, cause, latency) and
     was.
     """
-    checked = check_document(file, outcomes, baseline=file.last, version=version, command=command)
+    checked = check_document(file, outcomes, baseline=file.last, command=command)
     cells = []
     for cell, outcome, told in zip(file.cells, outcomes, checked["pairs"], strict=False):
         now = None if outcome.study is None else asdict(facts_of_cell(outcome.study))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from parityscope.records import ROLES, SCHEMA
-from parityscope.report._plain import plain_items, to_plain_data
+from parityscope.records import ROLES
+from parityscope.report._plain import document_head, plain_items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,15 +20,12 @@ if TYPE_CHECKING:
 
 
 def network_document(
-    view: NetworkView, findings: Sequence[Finding], *, model: Path, version: str, command: str = ""
+    view: NetworkView, findings: Sequence[Finding], *, model: Path, command: str = ""
 ) -> dict[str, Any]:
     """Everything that the view says, as plain data."""
     return plain_items(
         {
-            "schema": SCHEMA,
-            "kind": "network",
-            "tool": {"name": "parityscope", "version": version},
-            "command": command,
+            **document_head(command, kind="network"),
             "verdict": "beyond" if view.problem else "within",
             "model": {"name": model.stem, "path": str(model)},
             "built_by": view.version,
@@ -37,10 +34,10 @@ def network_document(
             "plan_nbytes": view.plan_nbytes,
             "inputs": {
                 "file": view.file_inputs,
-                "network": [to_plain_data(tensor) for tensor in view.inputs],
+                "network": view.inputs,
                 "engine": view.engine_inputs,
             },
-            "outputs": [to_plain_data(tensor) for tensor in view.outputs],
+            "outputs": view.outputs,
             "network_layers": {
                 "total": sum(view.layers.values()),
                 "helpers": view.helpers,
@@ -62,11 +59,11 @@ def network_document(
             ],
             "fixed": view.fixed,
             "settled": view.settled is not None,
-            "wordless": [to_plain_data(layer) for layer in view.wordless],
+            "wordless": view.wordless,
             "fates": Counter(node.fate for node in view.nodes),
-            "nodes": [to_plain_data(node) for node in view.nodes],
+            "nodes": view.nodes,
             "counts": {role: sum(one.role == role for one in findings) for role in ROLES},
-            "findings": [to_plain_data(one) for one in findings],
-            "skipped": [to_plain_data(skip) for skip in view.skipped],
+            "findings": findings,
+            "skipped": view.skipped,
         }
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import backend_named
 from parityscope.backends.targets import format_target, with_option
 from parityscope.case import load_model
 from parityscope.case.graph import computing_nodes
-from parityscope.report._plain import plain_items
+from parityscope.report._plain import document_head, plain_items
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,16 +22,14 @@ SCHEMA = "parityscope-reduction/1"
 _SHOWN = 8  # values of a tensor
 
 
-def reduction_document(found: Reduced, *, version: str, command: str = "") -> dict[str, Any]:
+def reduction_document(found: Reduced, *, command: str = "") -> dict[str, Any]:
     """Everything that a reduction says, as plain data; files are named as they lie in the zip."""
     piece, study = found.piece, found.document
     graph = piece.model.graph()
     return plain_items(
         {
-            "schema": SCHEMA,
-            "tool": {"name": "parityscope", "version": version},
-            "command": command,
-            "finding": asdict(found.pattern),
+            **document_head(command, schema=SCHEMA),
+            "finding": found.pattern,
             "claim": next((one["claim"] for one in study["findings"] if one["code"] == found.pattern.code), ""),
             "nodes": {"before": found.whole, "after": piece.nodes},
             "elements": {"before": found.elements[0], "after": found.elements[1]},
@@ -46,9 +43,9 @@ def reduction_document(found: Reduced, *, version: str, command: str = "") -> di
             "outputs": _outputs_as_data(found, study["outputs"]),
             "samples": len(piece.samples),
             "opsets": dict(piece.model.opsets),
-            "attempts": [asdict(one) for one in found.attempts],
-            "skipped": [asdict(one) for one in found.skipped],
-            "notes": list(found.notes),
+            "attempts": found.attempts,
+            "skipped": found.skipped,
+            "notes": found.notes,
         }
     )
 
@@ -85,7 +82,7 @@ def _node_as_text(node: ir.Node) -> str:
 
 def _tensor_as_data(name: str, array: Any) -> dict[str, Any]:
     values: Sequence[Any] = array.ravel()[:_SHOWN].tolist()
-    return {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "values": list(values)}
+    return {"name": name, "dtype": array.dtype.name, "shape": array.shape, "values": list(values)}
 
 
 def _outputs_as_data(found: Reduced, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -94,7 +91,7 @@ def _outputs_as_data(found: Reduced, rows: Sequence[Mapping[str, Any]]) -> list[
         {
             "name": name,
             "dtype": array.dtype.name,
-            "shape": list(array.shape),
+            "shape": array.shape,
             "expected": array.ravel()[:_SHOWN].tolist(),
             "actual": found.actual[0][name].ravel()[:_SHOWN].tolist() if name in found.actual[0] else [],
             "rel_l2": measured[name]["rel_l2"] if name in measured else None,

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.checks.generated_inputs import findings_about
-from parityscope.report._plain import plain_items
+from parityscope.report._plain import document_head, plain_items
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,15 +20,13 @@ SCHEMA = "parityscope-repair/1"
 
 
 def repair_document(
-    outcome: RepairOutcome, task: RepairTask, *, version: str, command: str = "", output: Path | None = None
+    outcome: RepairOutcome, task: RepairTask, *, command: str = "", output: Path | None = None
 ) -> dict[str, Any]:
     """Everything that a repair says, as plain data. `output` is the file that was written, None for none."""
     model, inputs = task.model, task.inputs
     return plain_items(
         {
-            "schema": SCHEMA,
-            "tool": {"name": "parityscope", "version": version},
-            "command": command,
+            **document_head(command, schema=SCHEMA),
             "verdict": outcome.verdict,
             "statement": outcome.statement,
             "model": {"name": model.named.stem, "path": str(model.named), "sha256": model.sha256, "nodes": model.nodes},
@@ -38,23 +36,23 @@ def repair_document(
             "typed": outcome.typed,
             "margin": outcome.margin,
             "all_low": None if math.isnan(outcome.all_low) else outcome.all_low,
-            "budgets": list(task.policy.budgets),
+            "budgets": task.policy.budgets,
             "findings": list(findings_about(inputs)),
             "deciding_nodes": outcome.nodes,
-            "flags": list(outcome.flags),
-            "edits": list(outcome.edits),
-            "kept": list(outcome.kept),
+            "flags": outcome.flags,
+            "edits": outcome.edits,
+            "kept": outcome.kept,
             "chosen": outcome.chosen,
-            "front": list(outcome.front),
-            "trail": list(outcome.trail),
+            "front": outcome.front,
+            "trail": outcome.trail,
             "certificate": outcome.certificate,
-            "search_samples": list(outcome.search_samples),
-            "held_out": list(outcome.held_out),
+            "search_samples": outcome.search_samples,
+            "held_out": outcome.held_out,
             "evaluations": outcome.evaluations,
             "sensing": outcome.sensing,
             "casts": outcome.casts_written,
-            "blocks": list(outcome.blocks),
-            "skipped": list(outcome.skipped),
+            "blocks": outcome.blocks,
+            "skipped": outcome.skipped,
             "seconds": outcome.seconds,
         }
     )

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import format_target
 from parityscope.checks.generated_inputs import findings_about
-from parityscope.records import SCHEMA
-from parityscope.report._plain import plain_items
+from parityscope.report._plain import document_head, plain_items
 
 if TYPE_CHECKING:
     from parityscope.case import Case
@@ -20,18 +19,15 @@ if TYPE_CHECKING:
 KIND = "verification"
 
 
-def verification_document(found: Verification, case: Case, *, version: str, command: str = "") -> dict[str, Any]:
+def verification_document(found: Verification, case: Case, *, command: str = "") -> dict[str, Any]:
     """Everything that a verification says, as plain data."""
     model, inputs = case.model, case.inputs
     return plain_items(
         {
-            "schema": SCHEMA,
-            "kind": KIND,
-            "tool": {"name": "parityscope", "version": version},
-            "command": command,
+            **document_head(command, kind=KIND),
             "verdict": found.verdict,
             "refuted": found.refuted,
-            "because": list(found.because),
+            "because": found.because,
             "findings": list(findings_about(inputs)),
             "needed": found.needed,
             "model": {
@@ -45,17 +41,17 @@ def verification_document(found: Verification, case: Case, *, version: str, comm
                 "origin": inputs.origin,
                 "sha256": inputs.sha256,
                 "generated": inputs.generated,
-                "samples": list(found.samples),
+                "samples": found.samples,
             },
             "reference": _side_as_data(found.reference),
             "before": _side_as_data(found.before),
             "after": _side_as_data(found.after),
             "quantities": [{**asdict(one), "difference": one.difference} for one in found.quantities],
-            "budgets": list(found.budgets),
-            "outputs": list(found.outputs),
+            "budgets": found.budgets,
+            "outputs": found.outputs,
             "latency": found.latency,
-            "regressions": list(found.regressions),
-            "skipped": list(found.skipped),
+            "regressions": found.regressions,
+            "skipped": found.skipped,
             "seed": found.seed,
             "seconds": found.seconds,
         }
