@@ -1,4 +1,4 @@
-"""Numbers as they are written: by somebody who typed them, and in documents.
+"""Numbers as they are written: by somebody who typed them, in documents and in sentences.
 
 Typed ones are plain decimal numbers, so that `1_0`, full-width digits, nan and 1e400 are mistakes and no limits. Documents are
 strict JSON, in which a number that is not finite is one of the strings "NaN", "Infinity" and "-Infinity".
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LONGEST = 400  # characters; chosen: more than the digits of any double
@@ -53,3 +57,10 @@ def format_number(value: float, *, digits: int = 3) -> str:
         return f"{int(value):,}"
     mantissa, exponent, power = f"{value:.{digits}g}".partition("e")
     return f"{mantissa}e{int(power)}" if exponent else mantissa
+
+
+def list_first(words: Iterable[str], most: int) -> str:
+    """The first of some names in a sentence, and how many more there are."""
+    held = list(words)
+    more = f" and {len(held) - most:,} more" if len(held) > most else ""
+    return ", ".join(held[:most]) + more

@@ -28,6 +28,7 @@ import numpy as np
 from parityscope.case.graph import computing_nodes, consumers_of, node_name
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.known_faults import RUNTIMES, faults_of
+from parityscope.plain_numbers import list_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +54,7 @@ def _propose_claims(known: Examination) -> Iterator[Claim]:
 
 def _make_claim(fault: Fault, side: str, version: str, places: list[str]) -> Claim:
     title = RUNTIMES[fault.runtime]
-    shown = f", here at {', '.join(places[:_SHOWN])}" if places else ""
-    more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+    shown = f", here at {list_first(places, _SHOWN)}" if places else ""
     proves = f" {fault.asked_by} tells whether it is what happens here." if fault.asked_by else ""
     return Claim(
         words=f"{title} of the {side} has a known fault",
@@ -66,7 +66,7 @@ def _make_claim(fault: Fault, side: str, version: str, places: list[str]) -> Cla
         test=lambda: Shown(
             because=f"{fault.source} ({fault.standing})",
             role="information",
-            sentence=f"Known of {fault.versions}: it {fault.symptom}{shown}{more}. The {side} ran with {version}. "
+            sentence=f"Known of {fault.versions}: it {fault.symptom}{shown}. The {side} ran with {version}. "
             f"That is no cause until a run shows it.{proves}",
             confidence_from="read, not estimated",
             repairs=(("known_workaround", fault.workaround),),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from parityscope.plain_numbers import list_first
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Site
 
 if TYPE_CHECKING:
@@ -82,9 +83,7 @@ def name_places(places: Sequence[Place]) -> str:
 
 def list_names(names: Iterable[str]) -> str:
     """The first names, and how many more."""
-    held = list(names)
-    more = f" and {len(held) - _NAMED:,} more" if len(held) > _NAMED else ""
-    return ", ".join(held[:_NAMED]) + more
+    return list_first(names, _NAMED)
 
 
 def format_plural(count: int, noun: str) -> str:

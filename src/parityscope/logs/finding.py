@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.logs.comparing import layer_of
+from parityscope.plain_numbers import list_first
 from parityscope.records import ROLES, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -90,14 +91,8 @@ def find_between(pair: LogPair) -> tuple[Finding, ...]:
             found.append(_make_finding("BND202", "inputs in another order", "contributing", claim, {}))
     retyped = [node for node in pair.nodes if node.retyped]
     if retyped:
-        shown = ", ".join(
-            f"{each.node} ({'/'.join(each.reference.types)} -> {'/'.join(each.candidate.types)})"
-            for each in retyped[:_SHOWN]
-        )
-        claim = (
-            f"{len(retyped)} of {len(pair.nodes)} nodes write another type in the second build: "
-            f"{shown}{_more_than_shown(retyped)}"
-        )
+        told = [f"{one.node} ({'/'.join(one.reference.types)} -> {'/'.join(one.candidate.types)})" for one in retyped]
+        claim = f"{len(retyped)} of {len(pair.nodes)} nodes write another type in the second build: {list_first(told, _SHOWN)}"
         details = {"nodes": [each.node for each in retyped]}
         found.append(_make_finding("CST205", "other types in the engine", "information", claim, details))
     return tuple(found)
@@ -105,7 +100,7 @@ def find_between(pair: LogPair) -> tuple[Finding, ...]:
 
 def _finding_of_weights(issue: WeightIssue) -> Finding:
     code, role, what, why = _KINDS[issue.kind]
-    names = f" ({', '.join(issue.names[:_SHOWN])}{_more_than_shown(issue.names)})" if issue.names else ""
+    names = f" ({list_first(issue.names, _SHOWN)})" if issue.names else ""
     count = "1 weight has" if issue.count == 1 else f"{issue.count:,} weights have"
     claim = f"{count} elements {what.format(form=issue.format)}{names}; {why}"
     repairs: tuple[OfferedRepair, ...] = ()
@@ -165,13 +160,8 @@ def _findings_of_not_honoured(log: Log) -> Iterator[Finding]:
             if layer is not None and layer.types and dtype not in layer.types:
                 missed.append((node, wanted, layer))
     if missed:
-        shown = ", ".join(
-            f"{node} (asked {wanted}, writes {'/'.join(layer.types)})" for node, wanted, layer in missed[:_SHOWN]
-        )
-        claim = (
-            f"{len(missed)} nodes do not have the precision that was asked for in the engine: "
-            f"{shown}{_more_than_shown(missed)}"
-        )
+        told = [f"{node} (asked {wanted}, writes {'/'.join(layer.types)})" for node, wanted, layer in missed]
+        claim = f"{len(missed)} nodes do not have the precision that was asked for in the engine: {list_first(told, _SHOWN)}"
         details = {"nodes": [node for node, _, _ in missed], "layers": sorted({layer.name for _, _, layer in missed})}
         yield _make_finding("CST204", "precision not honoured inside a fused layer", "contributing", claim, details)
 
@@ -192,12 +182,12 @@ def _findings_of_kernels(log: Log) -> Iterator[Finding]:
 
 
 def _names_of(layers: list[EngineLayer]) -> str:
-    return ", ".join(layer.name for layer in layers[:_SHOWN]) + _more_than_shown(layers)
+    return list_first((layer.name for layer in layers), _SHOWN)
 
 
 def _finding_of_meaning(noted: Noted) -> Finding:
     meaning = noted.meaning
-    names = f": {', '.join(noted.facts[:_SHOWN])}{_more_than_shown(noted.facts)}" if noted.facts else ""
+    names = f": {list_first(noted.facts, _SHOWN)}" if noted.facts else ""
     claim = f"{meaning.means}{names}; {meaning.why}"
     repairs = (OfferedRepair(repair=meaning.name, text=meaning.fix, command=meaning.command),) if meaning.fix else ()
     details = {"line": noted.line, "lines": noted.count, "names": list(noted.facts)}
@@ -226,8 +216,3 @@ def _make_finding(
 
 def _is_permuted(one: str, other: str) -> bool:
     return sorted(one.split(", ")) == sorted(other.split(", "))
-
-
-def _more_than_shown(items: object) -> str:
-    left = len(items) - _SHOWN  # type: ignore[arg-type] # any sized thing
-    return f" and {left} more" if left > 0 else ""

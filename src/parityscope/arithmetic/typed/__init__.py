@@ -44,10 +44,11 @@ from parityscope.arithmetic.typed.constants import HALF
 from parityscope.arithmetic.typed.eighths import quantize_operands
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, field
+from parityscope.plain_numbers import list_first
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.arithmetic.typed._writing import Refusal
@@ -80,7 +81,7 @@ def skips_of_refused(refusals: Sequence[Refusal]) -> list[Skip]:
         grouped.setdefault((one.op_type, one.format_name, one.why), []).append(one.name)
     return [
         Skip(
-            what=f"{FORMATS[held].title} of {_count_nodes(names, op_type)}: {_list_names(names)}",
+            what=f"{FORMATS[held].title} of {_count_nodes(names, op_type)}: {list_first(names, _NAMED)}",
             reason=f"kept in FP32: {why}",
         )
         for (op_type, held, why), names in grouped.items()
@@ -100,7 +101,7 @@ def skips_of_parted(model: ir.Model) -> list[Skip]:
         return []
     return [
         Skip(
-            what=f"{len(found)} Casts behind DequantizeLinear: {_list_names(found)}",
+            what=f"{len(found)} Casts behind DequantizeLinear: {list_first(found, _NAMED)}",
             reason="a runtime that makes integer kernels of DequantizeLinear and what follows may not look through them",
             fix="keep the products that read quantized numbers in FP32",
         )
@@ -118,7 +119,7 @@ def skips_of_losses(losses: Sequence[RoundingLoss]) -> list[Skip]:
             notes.append(
                 Skip(
                     what=f"{values} of {among} values of {len(tiny)} constants in {held.title}: "
-                    f"{_list_names([loss.constant for loss in tiny])}",
+                    f"{list_first([loss.constant for loss in tiny], _NAMED)}",
                     reason=f"below half of {held.smallest_subnormal:.3g} they become zero of their own sign",
                 )
             )
@@ -136,11 +137,6 @@ def _skip_of_overflow(loss: RoundingLoss) -> Skip:
 
 def _count_nodes(names: Sequence[str], op_type: str) -> str:
     return f"{len(names)} {op_type} {'node' if len(names) == 1 else 'nodes'}"
-
-
-def _list_names(names: Iterable[str]) -> str:
-    every = list(names)
-    return ", ".join(every[:_NAMED]) + (f" and {len(every) - _NAMED} more" if len(every) > _NAMED else "")
 
 
 def type_outputs(model: ir.Model, names: Sequence[str], writing: Writing) -> None:

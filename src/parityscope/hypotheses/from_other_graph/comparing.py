@@ -21,6 +21,7 @@ from parityscope.hypotheses.from_other_graph.naming import name_difference
 from parityscope.hypotheses.from_other_graph.reading import read_graph, run_step, values_of
 from parityscope.hypotheses.from_other_graph.stating import name_of
 from parityscope.light_dataclasses import dataclass, replace
+from parityscope.plain_numbers import list_first
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -221,8 +222,7 @@ def _tell_refused(graph: ReadGraph, known: SideValues) -> tuple[Skip, ...]:
 
 def _list_names(steps: Sequence[ProgramStep]) -> str:
     """Operators and names of the first few."""
-    named = ", ".join(f"{step.op_type} {name_of(step)}" for step in steps[:_NAMED])
-    return named + (f" and {len(steps) - _NAMED} more" if len(steps) > _NAMED else "")
+    return list_first([f"{step.op_type} {name_of(step)}" for step in steps], _NAMED)
 
 
 def _tell_unread(alignment: Alignment) -> tuple[Skip, ...]:

@@ -21,6 +21,7 @@ from parityscope.hypotheses.from_other_graph.reading import is_training_step, op
 from parityscope.hypotheses.from_other_graph.stating import PASSING, differences_of_steps, name_of
 from parityscope.light_dataclasses import dataclass
 from parityscope.operators import is_quantized, with_trait
+from parityscope.plain_numbers import list_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -343,8 +344,7 @@ def _structure_words(
 
 
 def _list_steps(steps: list[tuple[str, str]]) -> str:
-    more = f" and {len(steps) - _SHOWN} more" if len(steps) > _SHOWN else ""
-    return ", ".join(" ".join(one) for one in steps[:_SHOWN]) + more
+    return list_first(map(" ".join, steps), _SHOWN)
 
 
 def _operator_name(step: ProgramStep) -> str:
