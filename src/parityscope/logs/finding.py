@@ -91,8 +91,8 @@ def find_between(pair: LogPair) -> tuple[Finding, ...]:
             found.append(_make_finding("BND202", "inputs in another order", "contributing", claim, {}))
     retyped = [node for node in pair.nodes if node.retyped]
     if retyped:
-        told = [f"{one.node} ({'/'.join(one.reference.types)} -> {'/'.join(one.candidate.types)})" for one in retyped]
-        claim = f"{len(retyped)} of {len(pair.nodes)} nodes write another type in the second build: {list_first(told, _SHOWN)}"
+        named = [f"{one.node} ({'/'.join(one.reference.types)} -> {'/'.join(one.candidate.types)})" for one in retyped]
+        claim = f"{len(retyped)} of {len(pair.nodes)} nodes write another type in the second build: {list_first(named, _SHOWN)}"
         details = {"nodes": [each.node for each in retyped]}
         found.append(_make_finding("CST205", "other types in the engine", "information", claim, details))
     return tuple(found)
