@@ -99,6 +99,7 @@ MORE = {
             "to_five": (28, 5),
             "square": (20, 20),
             "second": (20, 20),
+            "taps": (1, 1, 7),
         }.items()
     },
     "steps": np.abs(_APART.normal(size=14)).astype(np.float32) / 100,
@@ -822,7 +823,7 @@ UNSLOPED = {
             y = Gemm(t, w4, b4)
         }""",
         ("DequantizeLinear<axis = 0>", "DequantizeLinear<axis = 1>"),
-        "attribute axis -1 in place of 0",
+        "attribute axis 1 in place of 0",
     ),
     "places that are one off each": (
         """(float[6,20] x) => (float[6,7] y) {
@@ -874,6 +875,21 @@ UNSLOPED = {
         }""",
         ("Relu", "Identity"),
         "at each of 3 Relu: Relu left out",
+    ),
+    "a padding that is all on one side": (
+        """(float[6,20] x) => (float[6,4] y) {
+            a = Gemm(x, of_boxes, beside)
+            each = Unsqueeze(a, one)
+            c = Conv<pads = [3, 3], strides = [2]>(each, taps)
+            e = Elu(c)
+            d = Conv<pads = [3, 3], strides = [2]>(e, taps)
+            t = Tanh(d)
+            m = MaxPool<kernel_shape = [3], strides = [3]>(t)
+            h = Squeeze(m, one)
+            y = Clip(h)
+        }""",
+        ("d = Conv<pads = [3, 3]", "d = Conv<pads = [2, 4]"),
+        "attribute pads [2, 4] in place of [3, 3]",
     ),
     "the order in which axes are merged": (
         """(float[6,20] x) => (float[6,5] y) {

@@ -27,6 +27,7 @@ from parityscope.hypotheses.schemas import (
     quoted_words,
     schema_of,
     versions_of,
+    words_like,
 )
 
 if TYPE_CHECKING:
@@ -79,19 +80,36 @@ def _edits_of_attribute(
         return
     now = helper.get_attribute_value(given) if given is not None else default
     described = (spec.description if spec is not None else "", schema.doc if schema is not None else "")
-    values = _other_values(kind, name, now, described, rank)
+    likely = _likely_values(kind, name, now, described[0])
     if given is not None and default is not None:
-        values.setdefault(describe_value(default), default)
+        likely = {describe_value(default): default, **likely}
+    values = {**likely, **_other_values(kind, name, now, described, rank)}
     shown = "its default" if now is None else describe_value(now)
     for words, value in values.items():
         if now is not None and _are_equal(value, now):
             continue
         yield StretchEdit(
             words=f"attribute {name} {words} in place of {shown}",
-            bits=3 + math.log2(max(2, len(values))),
+            bits=3 + math.log2(max(2, len(likely if words in likely else values))),
             at=place,
             node=changed_node(node, name, value, kind),
         )
+
+
+def _likely_values(kind: int, name: str, now: Any, description: str) -> dict[str, Any]:
+    """The few values that somebody writes instead, by what they are called: they take fewer words to say than all others.
+
+    Of words those that the standard names as it names the one that is there; of paddings what leaves every size as it was: one
+    more on one side and one less on the other, and all of it on one side.
+    """
+    if kind == TEXT and now is not None:
+        return {word: word for word in words_like(now.decode(), description) if word != name}
+    if kind == INTEGERS and name == "pads" and now and any(now):
+        first, last = np.array(now).reshape(2, -1)
+        moves = (np.minimum(last, 1), -np.minimum(first, 1), last, -first)
+        moved = [np.concatenate([first + move, last - move]).tolist() for move in moves]
+        return {describe_value(value): value for value in moved}
+    return {}
 
 
 def _other_values(kind: int, name: str, now: Any, described: tuple[str, str], rank: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ROLE = re.compile(
     r"(?i)bias|weight|scale|zero.point|mean|variance|epsilon|mask|initial\w* (?:hidden|cell)|lengths?|indices"
 )
-_QUOTED = re.compile(r"[\"'`]+([A-Za-z_]\w+)[\"'`]+")
+_QUOTED = re.compile(r"([\"'`]+)([A-Za-z_]\w+)[\"'`]+")
 _SHAPED = re.compile(r"\b[A-Z][A-Z_]+\b|\b(?:[A-Z][a-z]+)+\b|\b[a-z]+_[a-z_]+\b")
 _MOST_WORDS = 60
 _SHOWN = 8  # entries of a list
@@ -48,7 +48,16 @@ def versions_of(node: onnx.NodeProto) -> tuple[int, ...]:
 @functools.cache  # one text serves every node of its operator
 def quoted_words(text: str) -> tuple[str, ...]:
     """Words that a description gives as values: in quotes, or written as names are."""
-    return tuple(dict.fromkeys([*_QUOTED.findall(text), *_SHAPED.findall(text)]))[:_MOST_WORDS]
+    return tuple(dict.fromkeys([*(word for _, word in _QUOTED.findall(text)), *_SHAPED.findall(text)]))[:_MOST_WORDS]
+
+
+def words_like(value: str, text: str) -> tuple[str, ...]:
+    """Words that stand in a description in the same quotes as a value; where it stands in none, names in capitals as it is."""
+    pairs = _QUOTED.findall(text)
+    quotes = {quote for quote, word in pairs if word == value}
+    if quotes or not value.isupper():
+        return tuple(dict.fromkeys(word for quote, word in pairs if quote in quotes))
+    return tuple(word for word in quoted_words(text) if word.isupper())
 
 
 def gives_decisions(schema: Any | None) -> bool:
