@@ -467,6 +467,18 @@ def test_the_first_finding_names_the_constant(reference: Path, capfd: pytest.Cap
     assert "constant w2 of Conv d: channel 5 and 6 exchanged" in first["claim"]
 
 
+def test_what_the_file_says_of_the_first_layer_is_read_and_not_fitted_and_its_inputs_are_asked_about(
+    reference: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    candidate = _edited(reference, *(_attribute(name, "pads", [2, 2, 0, 0]) for name in "cd"))
+    document = _diagnosed(reference, f"ort?model={candidate}", capfd)
+    (cause,) = (one for one in document["findings"] if one["role"] == "cause")
+    assert cause["code"] == "EXP005"
+    assert "pads of Conv c: [1, 1, 1, 1] became [2, 2, 0, 0] (and likewise at 1 other" in cause["claim"]
+    assert "what else these layers may compute" in {one["what"] for one in document["skipped"]}
+    assert {"PRE001", "BND002"} <= {one["experiment"]["check"] for one in document["refuted"]}
+
+
 def test_a_change_of_the_file_as_large_as_rounding_is_no_rounding(
     reference: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

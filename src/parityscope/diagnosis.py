@@ -59,7 +59,7 @@ _AS_TOLD = "the arithmetic that the candidate says it computes in makes an error
 _SEEN_WITHOUT = "RNG005"
 _SHOWS_AS = frozenset({"FUS002", "FUS003", "FUS011"})
 
-_FILE = "EXP005"  # the candidate's own graph says something else
+FILE = "EXP005"  # the candidate's own graph says something else
 
 # Codes of checks whose claims are of what a layer computes, by how they begin.
 _OF_LAYERS = ("FUS", "CST", "RNG", "EXP")
@@ -101,7 +101,7 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
     nearest: list[Nearest] = []
     queue, total, explained = list(proposals), len(proposals), ""  # the check that explained all
     if known.proof is not None:
-        queue.sort(key=lambda one: one.experiment.check != _FILE)
+        queue.sort(key=lambda one: one.experiment.check != FILE)
     while queue:
         proposal = queue.pop(0)
         known.progress("testing causes", total - len(queue) - 1, total)
@@ -219,10 +219,14 @@ def _remaining_rivals(
     """
     if known.proof is not None:
         kept = [
-            one for one in queue if _stage_of_experiment(one.experiment) == 0 or one.experiment.check == finding.code
+            one
+            for one in queue
+            if _stage_of_experiment(one.experiment) == 0
+            or one.experiment.check == finding.code
+            or (known.proof.rivals and not one.experiment.check.startswith(_OF_LAYERS))
         ]
         proved = known.proof.reason
-    elif finding.code == _FILE:
+    elif finding.code == FILE:
         kept = [one for one in queue if _stage_of_experiment(one.experiment) < _STAGES.index("rebuild")]
         proved = "the candidate's own file was proved to say what makes all of the error"
     elif _is_as_told(known, finding):
@@ -393,7 +397,7 @@ def _after_description(findings: list[Finding]) -> list[Finding]:
 
 def _after_file(findings: list[Finding]) -> list[Finding]:
     """Where the candidate's own file says what makes all of the error, no size is its cause, and advises nothing."""
-    if not any(one.code == _FILE and one.role == "cause" and _explained_share(one) >= _ALL for one in findings):
+    if not any(one.code == FILE and one.role == "cause" and _explained_share(one) >= _ALL for one in findings):
         return findings
     return [
         replace(one, role="information", repairs=()) if one.code == _BY_SIZE and one.role != "information" else one

@@ -113,11 +113,13 @@ class Layers:
 class Proof:
     """All of the error was proved to be made at these places (the reference's tensors -> the candidate's), and what proved it.
 
-    `pairing` holds them with what is computed into them, and the outputs.
+    `pairing` holds them with what is computed into them, and the outputs. Where one of the places reads the model's inputs or
+    gives its outputs, it has `rivals` in how inputs are prepared and outputs are read.
     """
 
     pairing: Mapping[str, str]
     reason: str
+    rivals: bool = False
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ The verdict comes first, and an exact one ends the search. Then comes the candid
 is read and not fitted. Where the reference's graph with what the file says otherwise gives what the candidate gave, as nearly as
 the declared arithmetic allows, on every sample looked at, no layer elsewhere can have a part in the error. So only the tensors at
 the place are looked at, nothing is fitted to what the layer there computes, and experiments elsewhere are left out (`diagnosis`).
-Where nothing is proved so, every layer is looked at; and so it is where the place reads the model's inputs or gives its outputs,
-which has rivals in how inputs are prepared and outputs are read.
+A place that reads the model's inputs or gives its outputs has rivals in how inputs are prepared and outputs are read: these are
+asked all the same. Where nothing is proved so, every layer is looked at.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def prove_from_file(examination: Examination) -> Examination:
     except (ParityError, TimeSpentError):  # the check says so when it is its turn
         return asked
     declared = examination.case.policy.declared
-    if compared is None or not _is_proved(compared, outputs, declared) or not _is_inside(compared):
+    if compared is None or not _is_proved(compared, outputs, declared):
         return asked
     pairing = _proved_places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}
-    return replace(asked, proof=Proof(pairing=pairing, reason=_REASON))
+    return replace(asked, proof=Proof(pairing=pairing, reason=_REASON, rivals=not _is_inside(compared)))
 
 
 def _is_proved(compared: Compared, outputs: Sequence[Pair], declared: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, SPENT, VARIES, Tested, claim_of, identity_of
+from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, FILE, SPENT, VARIES, Tested, claim_of, identity_of
 from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import ROLES, Evidence, Skip
 
@@ -19,7 +19,6 @@ GONE = "gone once "
 
 _UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
 _SIZE = "ACC001"  # nothing but the size of the error speaks for it
-_FILE = "EXP005"  # the candidate's own graph says something else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
         # What the file says leaves no layer unexplained and no size to explain; another version of all weights errs by any.
         from parityscope.checks.other_graph import tells_version
 
-        says = {_UNEXPLAINED, _SIZE} if any(step.code == _FILE for step in sequence.steps) else set()
+        says = {_UNEXPLAINED, _SIZE} if any(step.code == FILE for step in sequence.steps) else set()
         says |= {_SIZE} if any(map(tells_version, causes)) else set()
         # A guess takes nothing away that is surer than itself.
         surest = max((one.confidence for one in causes), default=1.0)
