@@ -95,7 +95,10 @@ def test_a_size_is_not_the_cause_beside_layers_that_explain_the_error(tmp_path: 
     other = write_network(
         tmp_path / "lost.onnx", PLAIN, {**small, **{name: 0 * array for name, array in BIASES.items()}}
     )
-    found = _diagnosed(tmp_path, f"ort?model={other}", small)
+    write_npz(tmp_path / "x.npz", {"x": X})
+    line = [str(other), "--inputs", str(tmp_path / "x.npz"), "--all-tensors", "--quiet"]
+    assert exit_status("run", *line, "-o", str(tmp_path / "engine")) == 0
+    found = _diagnosed(tmp_path, f"saved?path={tmp_path / 'engine'}", small)
     roles = [(one["code"], one["role"]) for one in found["findings"] if one["code"] in {"ACC001", "FUS002"}]
     assert len({one["site"]["node"] for one in found["findings"] if one["code"] == "FUS002"}) == 3
     assert ("ACC001", "cause") not in roles

@@ -107,6 +107,7 @@ class PieceTrials:
             memory=self.request.memory,
             seconds=self.request.seconds,
         )
+        (home / "study").mkdir()
         with open_request(request) as asked:
             return examine_request(replace(asked, folder=home / "study"))
 
