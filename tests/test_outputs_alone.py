@@ -760,6 +760,23 @@ def test_a_large_change_in_an_early_layer_is_found_where_a_derivative_misleads(t
     assert {one.guess.site.output for one in found.alike} == {"h4"}
 
 
+def test_of_many_inputs_that_which_is_scaled_is_fitted_first(tmp_path: Path) -> None:
+    names = [f"x{number}" for number in range(12)]
+    given = ", ".join(f"float[4,8] {name}" for name in names)
+    steps = "\n".join(f"m{name} = MatMul({name}, w{name})\n t{name} = Tanh(m{name})" for name in names)
+    parts = ", ".join(f"t{name}" for name in names)
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({given}) => (float[4,96] y) {{ {steps}\n y = Concat<axis = 1>({parts}) }}'
+    draw = np.random.default_rng(3)
+    weights = {f"w{name}": draw.normal(size=(8, 8)).astype(np.float32) / 8 for name in names}
+    samples = [{name: draw.normal(size=(4, 8)).astype(np.float32) for name in names} for _ in range(3)]
+    model = write_network(tmp_path / "model.onnx", text, weights)
+    run = open_session(load_model(model).graph())
+    answers = [run({**arrays, "x0": 20 * arrays["x0"]}) for arrays in samples]
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}, scale=0.06))
+    assert found.is_exact
+    assert (found.alike[0].guess.site.output, found.alike[0].edit.words) == ("x0::read", "the result scaled by 20")
+
+
 # Of each what it computes, what the deployment holds otherwise, and what is said of that.
 UNSLOPED = {
     "the threshold of a decision": (
