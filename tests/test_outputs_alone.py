@@ -765,7 +765,8 @@ def test_of_many_inputs_that_which_is_scaled_is_fitted_first(tmp_path: Path) -> 
     given = ", ".join(f"float[4,8] {name}" for name in names)
     steps = "\n".join(f"m{name} = MatMul({name}, w{name})\n t{name} = Tanh(m{name})" for name in names)
     parts = ", ".join(f"t{name}" for name in names)
-    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({given}) => (float[4,96] y) {{ {steps}\n y = Concat<axis = 1>({parts}) }}'
+    body = f"({given}) => (float[4,96] y) {{ {steps}\n y = Concat<axis = 1>({parts}) }}"
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g {body}'
     draw = np.random.default_rng(3)
     weights = {f"w{name}": draw.normal(size=(8, 8)).astype(np.float32) / 8 for name in names}
     samples = [{name: draw.normal(size=(4, 8)).astype(np.float32) for name in names} for _ in range(3)]
