@@ -24,6 +24,7 @@ from parityscope.explanation import explain_region, explain_suspects, explanatio
 from parityscope.explanation.evidence import grid_share
 from parityscope.explanation.records import ExplanationOptions
 from parityscope.explanation.regression import above_floor, chi_square_tail, discovery_cutoff, regress_through_origin
+from parityscope.explanation.weighed import price_region
 from parityscope.hypotheses.arithmetic import known_hypotheses
 from parityscope.localization import Sides, localize
 
@@ -415,8 +416,8 @@ def test_where_the_budget_allows_one_arithmetic_it_is_what_the_declared_format_u
     )
     feeds = {"x": _half(layer.feeds["x"])}
     candidate = _half(layers.run(rounded, feeds))
-    price = layers.run(layer, feeds).size * 8e-8  # of holding one against the candidate
-    options = ExplanationOptions(declared="f16", seconds=price + 0.001)
+    price = price_region(layers.region(layer), {**layer.parameters, **feeds, "y": candidate})
+    options = ExplanationOptions(declared="f16", seconds=1.5 * (price.evaluation + price.weighing))
     found = explain_region(layers.region(layer), feeds, candidate, options)
     assert [skip for skip in found.skipped if "budget" in skip.reason]
     assert found.status == "explained"
