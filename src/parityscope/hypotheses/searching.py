@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.hypotheses.cropping import crop_stretch
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import attribute_edits
 from parityscope.hypotheses.from_before import before_edits, mixed_before_edits
@@ -41,6 +42,7 @@ from parityscope.hypotheses.from_resampling import resampled_edits, resampled_in
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 from parityscope.hypotheses.power import KindTally
 from parityscope.hypotheses.states import kept_state_edits
+from parityscope.hypotheses.stretch import ComputedStretch
 from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from parityscope.hypotheses.stretch import ComputedStretch
     from parityscope.records import RuledOut
 
 _WORTH_KEEPING = 0.05  # of the squared error
@@ -59,6 +60,12 @@ _PAIRED = 8  # edits that are tried two at a time
 _SHORTEST = 5.0  # an input left out: nothing is said in fewer
 _ONE_NUMBER_BITS = 45.0  # one fitted number and what it is about
 _SURE_BITS = 12.0  # an edit so short that explains everything ends the search among longer kinds
+_MANY = 1000  # edits, about as many as there are of a step; chosen
+_PART = 1 << 17  # elements on which that many take a second; chosen
+_NEAR, _TOLD = (
+    0.5,
+    8,
+)  # of the squared error of a part, which has borders; and patterns that are tried on the whole; chosen
 _CALL_S = (
     1.5e-4  # seconds that an evaluation costs beside its arithmetic: a session's call, and measuring. As in `budget`.
 )
@@ -137,6 +144,29 @@ class FoundEdits:
     ruled_out: tuple[RuledOut, ...]
 
 
+def search_large(
+    stretch: ComputedStretch,
+    seconds: float,
+    *,
+    trying: Callable[[str], None] = lambda _: None,
+    banned: frozenset[str] = frozenset(),
+    first: tuple[EditPattern, ...] = (),
+    among: frozenset[EditPattern] | None = None,
+) -> FoundEdits:
+    """As `search_edits`; where there is no time for many edits, first those that come near on a part."""
+    few = among is None and seconds < _MANY * cost_of_trial(stretch)
+    cropped = crop_stretch(stretch, _PART) if few else None
+    if cropped is None:
+        return search_edits(stretch, seconds, trying=trying, banned=banned, first=first, among=among)
+    part = ComputedStretch(context=cropped, arithmetic=stretch.arithmetic)
+    near = search_edits(part, seconds / 2, trying=trying, banned=banned, first=first)
+    told = [pattern_of(one.kind, one.edit.words) for one in near.ranked if one.share > _NEAR]
+    left = seconds - near.spent
+    whole = search_edits(stretch, left, trying=trying, banned=banned, first=(*first, *told[:_TOLD]))
+    fuller = near if near.untried < whole.untried else whole
+    return replace(whole, untried=fuller.untried, spent=near.spent + whole.spent, ruled_out=fuller.ruled_out)
+
+
 def search_edits(
     stretch: ComputedStretch,
     seconds: float,
@@ -156,14 +186,7 @@ def search_edits(
         first: Patterns (`pattern_of`) that held elsewhere: if one explains everything here too, nothing else is tried.
         among: Where given, only edits of one of these patterns are tried.
     """
-    size = stretch.found[0].size
-    read = sum(
-        array.size
-        for step in stretch.steps
-        for name in step.inputs
-        if name and (array := _value_held(stretch, name)) is not None
-    )
-    cost = len(stretch.steps) * _CALL_S + _ELEMENT_S * (size + read)
+    cost = cost_of_trial(stretch)
     state = _EditSearch(
         stretch=stretch, left=seconds, cost=cost, trying=trying, banned=banned, kept=[], tally=_tally_of(stretch)
     )
@@ -183,6 +206,17 @@ def search_edits(
     if not any(share > _PROMISING for _, share, kind, _ in state.kept if kind != "curves"):
         _try_pairs(state)
     return _conclude_search(state, seconds)
+
+
+def cost_of_trial(stretch: ComputedStretch) -> float:
+    """Estimated seconds of one edit."""
+    read = sum(
+        array.size
+        for step in stretch.steps
+        for name in step.inputs
+        if name and (array := _value_held(stretch, name)) is not None
+    )
+    return len(stretch.steps) * _CALL_S + _ELEMENT_S * (stretch.found[0].size + read)
 
 
 def _tally_of(stretch: ComputedStretch) -> KindTally:

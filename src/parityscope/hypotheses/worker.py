@@ -197,7 +197,7 @@ def _prepare_first() -> None:
 
 def _receive_answer(child: Forked, note: mmap.mmap) -> tuple[object, str]:
     """The worker's answer; None where it ended or went on with one edit for too long, and which of the two."""
-    content, seen, since, spent = b"", b"", time.monotonic(), 0.0
+    content, seen, since, spent = bytearray(), b"", time.monotonic(), 0.0
     try:
         while True:
             if not select.select([child.pipe], [], [], _TURN_S)[0]:
@@ -294,13 +294,13 @@ def _equal_edits(stretch: ComputedStretch, told: Sequence[Ranked]) -> list[list[
 
 def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[[str], None]) -> StretchAnswer:
     from parityscope.hypotheses.arithmetic.edits import variant_of
-    from parityscope.hypotheses.searching import search_edits
+    from parityscope.hypotheses.searching import search_large
     from parityscope.hypotheses.stretch import ComputedStretch
 
     try:
         trying("the model itself")
         stretch = ComputedStretch(context=task.context, arithmetic=variant_of(task.context, *task.arithmetic))
-        edits = search_edits(stretch, task.seconds, trying=trying, banned=banned, first=task.first, among=task.among)
+        edits = search_large(stretch, task.seconds, trying=trying, banned=banned, first=task.first, among=task.among)
     except ParityError as error:
         return StretchAnswer(problem=error.problem)
     except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
