@@ -5,7 +5,7 @@ is read and not fitted. Where the reference's graph with what the file says othe
 the declared arithmetic allows, on every sample looked at, no layer elsewhere can have a part in the error. So only the tensors at
 the place are looked at, nothing is fitted to what the layer there computes, and experiments elsewhere are left out (`diagnosis`).
 A place that reads the model's inputs or gives its outputs has rivals in how inputs are prepared and outputs are read: these are
-asked all the same. Where nothing is proved so, every layer is looked at.
+asked all the same. Where nothing is proved so, every layer is looked at; and so it is where NaN or Inf came out, which may be born elsewhere.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def prove_from_file(examination: Examination) -> Examination:
     declared = examination.case.policy.declared
     if compared is None or not _is_proved(compared, outputs, declared):
         return asked
+    if any(pair.nonfinite_candidate > pair.nonfinite_agreeing for pair in outputs):
+        return asked  # where NaN and Inf are born is told first, and may lie above
     pairing = _proved_places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}
     return replace(asked, proof=Proof(pairing=pairing, reason=_REASON, rivals=not _is_inside(compared)))
 
