@@ -5,7 +5,8 @@ is read and not fitted. Where the reference's graph with what the file says othe
 the declared arithmetic allows, on every sample looked at, no layer elsewhere can have a part in the error. So only the tensors at
 the place are looked at, nothing is fitted to what the layer there computes, and experiments elsewhere are left out (`diagnosis`).
 A place that reads the model's inputs or gives its outputs has rivals in how inputs are prepared and outputs are read: these are
-asked all the same. Where nothing is proved so, every layer is looked at; and so it is where NaN or Inf came out, which may be born elsewhere.
+asked all the same. Where nothing is proved so, every layer is looked at; and so it is where NaN or Inf came out, which may be
+born elsewhere.
 """
 
 from __future__ import annotations
