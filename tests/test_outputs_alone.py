@@ -102,6 +102,11 @@ MORE = {
             "taps": (1, 1, 7),
         }.items()
     },
+    **{
+        name: np.random.default_rng(8).normal(size=shape).astype(np.float32)
+        for name, shape in {"state": (1, 6, 14), "peepholes": (1, 42)}.items()
+    },
+    "lengths": np.ones(6, np.int32),
     "steps": np.abs(_APART.normal(size=14)).astype(np.float32) / 100,
     "levels": _APART.integers(-127, 128, (14, 14)).astype(np.int8),
     "iou": np.array([0.5], np.float32),
@@ -804,7 +809,7 @@ UNSLOPED = {
     "the order of gates": (
         """(float[6,20] x) => (float[6,5] y) {
             t = Unsqueeze(x, zero)
-            all, last, cell = LSTM<hidden_size = 14>(t, gates, again, offsets)
+            all, last, cell = LSTM<hidden_size = 14>(t, gates, again, offsets, lengths, state, state, peepholes)
             h = Squeeze(last, zero)
             y = Gemm(h, w4, b4)
         }""",

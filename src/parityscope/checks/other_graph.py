@@ -236,7 +236,8 @@ def describe_unit(unit: Unit) -> str:
     words, count = unit.differences[0].words + unit.note, len({one.words for one in unit.differences})
     if unit.group == _RETRAINED and count >= _MANY:
         return f"{count} weights differ a little from the reference's, as after more training"
-    return words if count == 1 else f"{words} (and likewise at {count - 1} other places)"
+    few = {1: words, 2: f"{words} (and likewise at another place)"}
+    return few.get(count, f"{words} (and likewise at {count - 1} other places)")
 
 
 def _describe_harmless(compared: Compared) -> str:

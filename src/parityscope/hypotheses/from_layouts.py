@@ -30,11 +30,14 @@ _LAYOUT_BITS = 5.0  # of a square constant transposed, say; chosen, as an attrib
 
 def layout_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Edits of the layout of what `node`, the step at `place`, reads."""
-    gates = OPERATORS[node.op_type].gates if node.op_type in OPERATORS else 0
+    operator = OPERATORS.get(node.op_type)
     constants = stretch.context.constants
     arrays = {index: constants[name] for index, name in enumerate(node.input) if name in constants}
-    if gates > 1:
-        yield from block_order_edits(place, arrays, (gates,), _GATE_BITS)
+    if operator is not None and operator.gates > 1:
+        # States, lengths and peepholes have other numbers of blocks, if any.
+        weights = {index: array for index, array in arrays.items() if 0 < index < len(operator.inputs)}
+        if weights:
+            yield from block_order_edits(place, weights, (operator.gates,), _GATE_BITS)
         if all(len(array) == 2 for array in arrays.values()):
             turned: Change = lambda array: np.ascontiguousarray(array[::-1])  # noqa: E731
             before = change_each(dict.fromkeys(arrays, turned))
