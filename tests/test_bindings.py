@@ -174,6 +174,20 @@ def test_of_many_states_those_that_are_not_carried_are_named(tmp_path: Path) -> 
     assert (found[0]["code"], found[0]["details"]["inputs"]) == ("BND002", list(lost))
 
 
+def test_of_many_inputs_those_that_were_exchanged_are_named(tmp_path: Path) -> None:
+    inputs = ", ".join(f"float[2,8] {name}" for name in "abcdef")
+    steps = "t = Tanh(a) u = Mul(t, b) v = Add(u, c) w = Sigmoid(v) p = Mul(w, d) q = Sub(p, e) y = Add(q, f)"
+    path = tmp_path / "six.onnx"
+    write_network(path, f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => (float[2,8] y) {{ {steps} }}', {})
+    generator = np.random.default_rng(16)
+    samples = [{name: generator.normal(size=(2, 8)).astype(np.float32) for name in "abcdef"} for _ in range(3)]
+    outputs = [run(path, {**each, "b": each["e"], "e": each["b"]}) for each in samples]
+    first = findings(path, samples, outputs, tmp_path / "case")[0]
+    assert (first["code"], first["role"]) == ("BND001", "cause")
+    assert first["claim"].startswith("Inputs b, e were bound as e, b:")
+    assert first["details"]["given"] == list("aecdbf")
+
+
 @pytest.mark.little_search
 def test_an_exchange_that_leaves_a_part_is_not_called_proved(tmp_path: Path) -> None:
     path, samples = small(tmp_path)

@@ -69,6 +69,7 @@ _NUMBERS = 4096  # of an output that the search looks at: it tells orders apart,
 # Chosen: the time that the search by exchanges may take, as of the duration of a run, and the fewest and most orders. What
 # outputs have to tell (`bad_samples`) leaves an accident among the most a chance of a thousandth.
 _SECONDS = 10.0
+_FEW = 4  # inputs, or outputs, that are all named; chosen
 _ORDERS = (256, 10_000)
 
 
@@ -275,10 +276,11 @@ def _show_finding(
 ) -> Shown:
     names = {"inputs": [one.name for one in known.model.inputs], "outputs": [one.name for one in known.model.outputs]}
     side, order = ("inputs", inputs) if inputs else ("outputs", outputs)
-    wanted = names[side]
-    given = [order.get(name, name) for name in wanted]
-    moved = next(name for name in wanted if name in order)
-    where = ", ".join(wanted), ", ".join(given)
+    given = [order.get(name, name) for name in names[side]]
+    moved = [name for name in names[side] if name in order]
+    # A few are told as they follow each other; of many those alone that stand where others belong.
+    told = names[side] if len(names[side]) <= _FEW else moved
+    where = ", ".join(told), ", ".join(order.get(name, name) for name in told)
     if inputs:
         claim = f"Inputs {where[0]} were bound as {where[1]}: with the reference fed in that order, {seen.because}."
     else:
@@ -288,7 +290,7 @@ def _show_finding(
         seen,
         sentence=claim,
         confidence_from="the share of the error, in squares, that the exchange explains with nothing fitted",
-        site=known.places.get(moved) or Site(tensor=moved, node="", op_type="Input", index=-1),
+        site=known.places.get(moved[0]) or Site(tensor=moved[0], node="", op_type="Input", index=-1),
         share=share,
         repairs=(
             OfferedRepair(
