@@ -474,7 +474,7 @@ def test_what_the_file_says_of_the_first_layer_is_read_and_not_fitted_and_its_in
     document = _diagnosed(reference, f"ort?model={candidate}", capfd)
     (cause,) = (one for one in document["findings"] if one["role"] == "cause")
     assert cause["code"] == "EXP005"
-    assert "pads of Conv c: [1, 1, 1, 1] became [2, 2, 0, 0] (and likewise at 1 other" in cause["claim"]
+    assert "pads of Conv c: [1, 1, 1, 1] became [2, 2, 0, 0] (and likewise at another place" in cause["claim"]
     assert "what else these layers may compute" in {one["what"] for one in document["skipped"]}
     assert {"PRE001", "BND002"} <= {one["experiment"]["check"] for one in document["refuted"]}
 

@@ -49,6 +49,7 @@ PUT_BACK = "put_back"
 _VERSION = "The candidate is another version of the model"
 _CODE = "EXP005"
 _RETRAINED, _TRAINING = "retrained", "training"
+OF_LAYERS = frozenset({"attribute", "constant", "opset"})  # kinds of differences of what a layer itself says
 _MODE = "training_mode"  # the attribute of BatchNormalization and Dropout
 _MANY = 3  # weights that more training moved: it never moves one layer's alone
 _TOLD = 3  # places and harmless differences that are named
@@ -179,6 +180,7 @@ def _show_difference(
             "parameter": unit.group,
             "together": compared.decision.explained,
             "differences": len(unit.differences),
+            "kinds": sorted({one.kind for one in unit.differences}),
             "harmless": len(compared.decision.rest),
             "harmless_share": compared.decision.rest_share,
         },
@@ -189,6 +191,11 @@ def tells_version(finding: Finding) -> bool:
     """Whether a finding says that all weights are another training's: such a candidate errs by any size."""
     told = finding.details
     return finding.code == _CODE and _is_version(told.get("parameter"), int(told.get("differences", 0)))
+
+
+def tells_layer(finding: Finding) -> bool:
+    """Whether a finding says that the file has a layer otherwise which reads what it should: no guess about inputs."""
+    return finding.code == _CODE and OF_LAYERS.issuperset(finding.details.get("kinds", ("",)))
 
 
 def _is_version(group: object, differences: int) -> bool:

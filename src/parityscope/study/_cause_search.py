@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import computing_nodes, node_name
-from parityscope.diagnosis import FILE, SPENT, Tested, identity_of, run_experiments
+from parityscope.diagnosis import SPENT, Tested, identity_of, run_experiments
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
 from parityscope.study._cause_trails import EXHAUSTED, CauseClaim, Trail, better_trail, cut_unjustified, further_of
@@ -217,8 +217,10 @@ def _entrance_layers(copy: Copy) -> set[str]:
 
 
 def _lies_in(claim: CauseClaim, nodes: set[str]) -> bool:
-    """Whether it is about one of these layers, and fitted to them: what the candidate's own file says is read."""
-    return any(one.site is not None and one.site.node in nodes and one.code != FILE for one in claim.findings)
+    """Whether it is about one of these layers, and fitted to them: what the candidate's own file says of one is read."""
+    from parityscope.checks.other_graph import tells_layer
+
+    return any(one.site is not None and one.site.node in nodes and not tells_layer(one) for one in claim.findings)
 
 
 def _is_far_beyond(copy: Copy, finding: Finding) -> bool:

@@ -5,8 +5,8 @@ is read and not fitted. Where the reference's graph with what the file says othe
 the declared arithmetic allows, on every sample looked at, no layer elsewhere can have a part in the error. So only the tensors at
 the place are looked at, nothing is fitted to what the layer there computes, and experiments elsewhere are left out (`diagnosis`).
 A place that reads the model's inputs or gives its outputs has rivals in how inputs are prepared and outputs are read: these are
-asked all the same. Where nothing is proved so, every layer is looked at; and so it is where NaN or Inf came out, which may be
-born elsewhere.
+asked all the same. Where another input is read there, or nothing is proved so, every layer is looked at; and so it is where NaN
+or Inf came out, which may be born elsewhere.
 """
 
 from __future__ import annotations
@@ -48,10 +48,13 @@ def prove_from_file(examination: Examination) -> Examination:
     declared = examination.case.policy.declared
     if compared is None or not _is_proved(compared, outputs, declared):
         return asked
+    inside = _is_inside(compared)
+    if not inside and not _is_of_layers(compared):
+        return asked  # inputs that are read otherwise may be bound otherwise
     if any(pair.nonfinite_candidate > pair.nonfinite_agreeing for pair in outputs):
         return asked  # where NaN and Inf are born is told first, and may lie above
     pairing = _proved_places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}
-    return replace(asked, proof=Proof(pairing=pairing, reason=_REASON, rivals=not _is_inside(compared)))
+    return replace(asked, proof=Proof(pairing=pairing, reason=_REASON, rivals=not inside))
 
 
 def _is_proved(compared: Compared, outputs: Sequence[Pair], declared: str) -> bool:
@@ -67,6 +70,13 @@ def _is_inside(compared: Compared) -> bool:
     ends = {*graph.inputs, *graph.outputs}
     causes = [one.site for unit, _ in compared.decision.causes for one in unit.differences]
     return all(ends.isdisjoint({site, *compared.stretches[site].reads}) for site in causes)
+
+
+def _is_of_layers(compared: Compared) -> bool:
+    """Whether every cause is what a layer itself says, which reads what it should."""
+    from parityscope.checks.other_graph import OF_LAYERS
+
+    return all(one.kind in OF_LAYERS for unit, _ in compared.decision.causes for one in unit.differences)
 
 
 def _proved_places(compared: Compared) -> dict[str, str]:
