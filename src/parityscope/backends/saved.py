@@ -12,8 +12,9 @@ In one file that holds many samples, recording i belongs to sample i of the data
 
 **Names** must be those of the model; `map=old:new,old2:new2` renames explicitly. A tensor that only one of the two
 sides has is listed with its reason, never matched loosely. Arrays are given back as they were recorded: shapes and
-dtypes are for the comparison to judge. Only trtexec's JSON has no dtypes; it takes the model's, and its values have six
-significant digits (a relative error of up to 5e-6 that the deployment does not have).
+dtypes are for the comparison to judge. Only an output that lacks the model's batch axis (a program wrote `output[0]`) gets it
+back where nothing else can be meant, which is said. Only trtexec's JSON has no dtypes; it takes the model's, and its values have
+six significant digits (a relative error of up to 5e-6 that the deployment does not have).
 
 **Precision** (`saved:f16?path=...`) is what the recorded deployment declares.
 """
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.case import Model, Sample
+    from parityscope.records import ValueInfo
 
 FACTS_FILE = "tensorrt.json"  # what the recorder of TensorRT engines puts beside its tensors
 _PEEK = 4096  # bytes of a JSON file that tell its kind: trtexec's first key is "name"
@@ -61,7 +63,7 @@ class _Recording:
 
     stored: Stored
     names: Mapping[str, str]
-    dtypes: Mapping[str, str]  # what the model declares, by the model's names
+    outputs: Mapping[str, ValueInfo]  # what the model declares, by the model's names
     match: Callable[[Sample], int]
 
 
@@ -260,8 +262,7 @@ def _name_recorded(model: Model, target: Target, stored: Stored, match: Callable
                 fix=f"take one of them out of map=, or rename {new!r} too",
             )
         names[new] = old
-    dtypes = {value.name: value.dtype for value in model.outputs}
-    return _Recording(stored=stored, names=names, dtypes=dtypes, match=match)
+    return _Recording(stored=stored, names=names, outputs={one.name: one for one in model.outputs}, match=match)
 
 
 def _parse_renames(text: str, recorded: set[str], known: set[str]) -> dict[str, str]:
@@ -300,16 +301,33 @@ def _recorded_tensors(recording: _Recording, sample: Sample, wanted: list[str]) 
             fix="record the same tensors for every sample",
         )
     arrays = stored.read(index, [recording.names[name] for name in wanted])
-    return {
-        name: restore_lost_type(
+    found = {}
+    for name in wanted:
+        declared = recording.outputs.get(name)
+        found[name] = restore_lost_type(
             f"{name!r} was recorded",
             arrays[recording.names[name]],
-            recording.dtypes.get(name, ""),
+            "" if declared is None else declared.dtype,
             where=stored.origin,
             fix="record it as float32, or in a .safetensors file",
         )
-        for name in wanted
-    }
+        if declared is not None and _lacks_batch(declared.shape, found[name].shape):
+            found[name] = found[name][None]
+    return found
+
+
+def _lacks_batch(declared: Sequence[int | str | None] | None, shape: tuple[int, ...]) -> bool:
+    """Whether an array is what a model declares but for a batch axis of one, which it declares first."""
+    if not declared or (isinstance(declared[0], int) and declared[0] != 1):
+        return False
+    return _may_have(declared[1:], shape)
+
+
+def _shapes_told(recording: _Recording) -> dict[str, tuple[int, ...]]:
+    """The shapes of outputs in the first sample, as they were recorded."""
+    held = {name: recording.names[name] for name in recording.outputs if name in recording.names}
+    read = recording.stored.read(0, list(held.values()))
+    return {name: read[old].shape for name, old in held.items()}
 
 
 def _skips_of_absent(model: Model, target: Target, capture: Capture, recording: _Recording) -> Iterator[Skip]:
@@ -319,6 +337,15 @@ def _skips_of_absent(model: Model, target: Target, capture: Capture, recording: 
             fix = f"record it, or say which recorded tensor it is: {_write_mapped(target, [('RECORDED', name)])}"
             yield Skip(what=f"tensor {name}", reason="it was not recorded", fix=fix, asked=name in outputs)
     known = outputs | _values_inside(model) | {value.name for value in model.inputs}
+    shapes = _shapes_told(recording)
+    if lacking := [name for name, shape in shapes.items() if _lacks_batch(recording.outputs[name].shape, shape)]:
+        name = lacking[0]
+        reason = f"{name} was recorded as {list(shapes[name])}; it is compared as {[1, *shapes[name]]}"
+        yield Skip(
+            what=f"the batch axis of {', '.join(lacking)}",
+            reason=reason,
+            fix="record outputs as the runtime gives them",
+        )
     for name, old in recording.names.items():
         if name not in known:
             reason = "it was recorded, and the model has no tensor of that name"

@@ -141,7 +141,8 @@ def _too_much(where: str, nodes: int, nbytes: int) -> ParityError:
     return ParityError(
         f"the model is too large to be examined: {said}",
         where=where,
-        fix="export it with fewer nodes (loops kept as loops, constants folded), or cut it",
+        fix="export it with fewer nodes (loops kept as loops, constants folded), or cut it; what both sides answered can be "
+        "compared without the model: parityscope compare reference.npz candidate.npz",
     )
 
 
