@@ -74,9 +74,9 @@ class Surroundings:
         return _context_around(self, weighed.tensor, [str(value.name) for value in weighed.region.graph.inputs])
 
 
-def budget_of_searches(options: ExplanationOptions) -> TimeBudget:
-    """What the searches of all regions may take together."""
-    return TimeBudget(left=_ALL_REGIONS * _SHARE_OF_TIME * options.seconds)
+def budget_of_searches(options: ExplanationOptions, share: float = 1.0) -> TimeBudget:
+    """What the searches of all regions may take together; a share of what is usual."""
+    return TimeBudget(left=_ALL_REGIONS * _SHARE_OF_TIME * options.seconds * share)
 
 
 def generate_hypotheses(

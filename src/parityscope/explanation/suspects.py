@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def explain_suspects(
-    sides: Sides, localization: Localization, *, declared: str = "", most: int = MOST
+    sides: Sides, localization: Localization, *, declared: str = "", most: int = MOST, searches: float = 1.0
 ) -> dict[str, Explanation]:
     """An explanation for each of the leading suspects, by the tensor's name in the reference's graph.
 
@@ -41,6 +41,7 @@ def explain_suspects(
         localization: What `localize` and `injection` made of them.
         declared: The format that the candidate was seen to execute, or declares: "f32", "tf32", "f16" or "bf16".
         most: So many suspects are explained at most.
+        searches: The share of the usual time that searches for other functions may take.
     """
     graph = sides.model.shared_graph()
     observed = frozenset(sides.observed())
@@ -69,7 +70,7 @@ def explain_suspects(
         else:
             found[tensor] = outcome
     around = Surroundings(
-        sides=sides, graph=graph, worker=Worker(), held_elsewhere=[], budget=budget_of_searches(options)
+        sides=sides, graph=graph, worker=Worker(), held_elsewhere=[], budget=budget_of_searches(options, searches)
     )
     decided = {
         tensor: decide_explanation(each, _chances_elsewhere(weighed, tensor), options, around)

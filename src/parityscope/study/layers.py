@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _THREADS = 2
 _CONFIRMING = 3  # suspects; chosen
+_SEARCHING = 0.1  # of the usual time for searches there: nothing is left to be explained; chosen
 _LITTLE = 1e-3  # of the output error; chosen
 
 
@@ -77,7 +78,7 @@ def observe_layers(
 
 
 def explain_layers(examination: Examination, layers: Layers) -> dict[str, Explanation]:
-    """What the error of each leading suspect is; few are asked where the outputs err as what the candidate computes in does."""
+    """What the error of each leading suspect is; few, and shortly, where outputs err as what it computes in."""
     sides = Sides(
         model=examination.case.model,
         inputs=examination.case.inputs,
@@ -87,8 +88,8 @@ def explain_layers(examination: Examination, layers: Layers) -> dict[str, Explan
     )
     computes = examination.computes
     expected = not examination.request.thorough and all(pair.grade == computes for pair in examination.outputs)
-    most = _CONFIRMING if expected else MOST
-    return explain_suspects(sides, layers.localization, declared=computes, most=most)
+    most, searches = (_CONFIRMING, _SEARCHING) if expected else (MOST, 1.0)
+    return explain_suspects(sides, layers.localization, declared=computes, most=most, searches=searches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
