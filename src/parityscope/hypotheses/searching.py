@@ -80,14 +80,13 @@ EditPattern = tuple[str, str]  # as `pattern_of` says
 class Ranked:
     """An edit with the share of the squared error that it explains and its description length, both on unseen elements.
 
-    `kind` is the generator's name, `predicted` the result on the first sample (before it is rounded).
+    `kind` is the generator's name.
     """
 
     edit: StretchEdit
     kind: str
     share: float
     length: float
-    predicted: np.ndarray
 
 
 @dataclass(slots=True, kw_only=True)
@@ -411,9 +410,7 @@ def _confirm_best(state: _EditSearch) -> list[Ranked]:
         held = state.stretch.confirm(edit)
         if held is None:
             continue
-        with np.errstate(all="ignore"):
-            predicted = np.asarray(state.stretch.run(0, edit))
-        found.append(Ranked(edit=edit, kind=kind, share=held[0], length=held[1], predicted=predicted))
+        found.append(Ranked(edit=edit, kind=kind, share=held[0], length=held[1]))
     return sorted(found, key=lambda one: one.length)
 
 

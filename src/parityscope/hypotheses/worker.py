@@ -49,6 +49,7 @@ _STARTS = 5  # of the worker for one task: each but the first was for an edit th
 _BLOCK = 1 << 20  # bytes that are read at once
 _TURN_S = 0.1  # how often it is asked whether the search goes on
 _TOLD, _NEARLY_ALL = 8, 0.9  # of the ranked; of the squared error. Chosen
+_TOLD_AT_LEAST, _TOLD_NBYTES = 2, 256 << 20  # of them where what they predict is large; chosen
 _MODULES = (  # what a search imports: a second, once for all
     "onnx.reference.ops",
     "onnxruntime",
@@ -268,11 +269,23 @@ def _search_from_outputs(outputs: KnownOutputs, banned: frozenset[str], trying: 
         return OutputsAnswer(problem=f"{type(error).__name__}: {error}")
 
 
-def _choose_told(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """The best, and the best of each other kind that explains nearly all: variants of one would crowd out what says less."""
-    told = list(ranked[:_TOLD])
+def _predict_first(stretch: ComputedStretch, one: Ranked) -> np.ndarray:
+    """The result on the first sample, before it is rounded."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return np.asarray(stretch.run(0, one.edit))
+
+
+def _choose_told(ranked: Sequence[Ranked], nbytes: int) -> list[Ranked]:
+    """The best, and the best of each other kind that explains nearly all: variants of one would crowd out what says less.
+
+    Fewer where what each predicts takes many bytes.
+    """
+    most = max(_TOLD_AT_LEAST, min(_TOLD, _TOLD_NBYTES // max(nbytes, 1)))
+    told = list(ranked[:most])
     kinds = {one.kind for one in told}
-    for one in ranked[_TOLD:]:
+    for one in ranked[most:] if most == _TOLD else ():
         if one.kind not in kinds and one.share >= _NEARLY_ALL:
             kinds.add(one.kind)
             told.append(one)
@@ -305,7 +318,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
         return StretchAnswer(problem=error.problem)
     except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
         return StretchAnswer(problem=f"{type(error).__name__}: {error}")
-    told = _choose_told(edits.ranked)
+    told = _choose_told(edits.ranked, stretch.base[0].nbytes)
     equal = _equal_edits(stretch, told)
     found = tuple(
         EditCandidate(
@@ -315,7 +328,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
             share=one.share,
             length=one.length,
             step=stretch.steps[one.edit.at].key,
-            predicted=one.predicted,
+            predicted=_predict_first(stretch, one),
             numbers=dict(one.edit.numbers),
             output=task.context.output,
             node=one.edit.written_node,
