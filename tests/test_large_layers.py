@@ -63,6 +63,19 @@ def test_what_explains_a_part_alone_is_no_cause() -> None:
     assert not any("in place of Relu" in one.title for one in found.by)
 
 
+def test_a_large_mask_is_searched_too() -> None:
+    text = f"<ir_version: 8, opset_import: ['': 17]> g (float{list(_SHAPE)} x) => (bool{list(_SHAPE)} y)".replace(
+        "'", '"'
+    )
+    zero = numpy_helper.from_array(np.float32(0), "zero")
+    masks = [onnx.parser.parse_model(f"{text} {{ y = {name}(x, zero) }}") for name in ("Greater", "Less")]
+    for model in masks:
+        model.graph.initializer.append(zero)
+    found = explain_region(ir.from_proto(masks[0]), {"x": _X}, _run(masks[1], _X), _FEW)
+    assert found.status == "explained"
+    assert not any("failed" in skip.reason or "Error" in skip.reason for skip in found.skipped)
+
+
 def test_the_same_layer_is_not_blamed() -> None:
     reference = _layer(_CONV, w=_W)
     assert explain_region(ir.from_proto(reference), {"x": _X}, _run(reference, _X), _FEW).status in {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.hypotheses.measures import as_float64
 from parityscope.hypotheses.stretch import ComputedStretch
 from parityscope.light_dataclasses import replace
 
@@ -90,8 +91,9 @@ def _compute_part(
         return None
     candidate = []
     for given, one, found in zip(part.base, wanted, context.candidate, strict=True):
+        here, there = as_float64(given), as_float64(one)
         with np.errstate(all="ignore"):
-            same = (np.abs(given - one) <= _CLOSE * whole.size) | (given == one) | (np.isnan(given) & np.isnan(one))
+            same = (np.abs(here - there) <= _CLOSE * whole.size) | (here == there) | (np.isnan(here) & np.isnan(there))
         if np.count_nonzero(~same) > _OTHERWISE * same.size:
             return None
         candidate.append(np.where(same, found, given))
