@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULT = 512 << 20  # bytes, as --memory is where nothing else is asked for
 _OURS = 256 << 20  # bytes, chosen: what libraries, graphs and compiled loops take before the first tensor is kept
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
+_KEPT = 1 << 30  # bytes that the C library keeps where it is asked to; chosen
 _SHARE = 20  # of the time that passes between two reliefs at least, what one costs; chosen
 _budget = DEFAULT
 _holders: list[Callable[[], None]] = []
@@ -91,10 +93,6 @@ def drop_mapped_pages() -> None:
         if kind == "r--s" and inode != "0":
             start, end = (int(part, 16) for part in place.split("-"))
             advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
-
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-_KEPT = 1 << 30  # bytes; chosen
 
 
 def _trim_allocator() -> None:

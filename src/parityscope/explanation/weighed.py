@@ -269,11 +269,12 @@ def _list_claims(scene: RegionScene, declared: str) -> list[VariantClaim]:
     ]
 
     counts = Counter(each.hypothesis.name for each in claims)
+    usual = usual_arithmetics(declared)
 
     def late(claim: VariantClaim) -> tuple[bool, bool, bool, int]:
         name = claim.hypothesis.name
         told = bool(declared) and name.startswith(declared)
-        return claim.variant.accumulate is not None, not told, name not in usual_arithmetics(declared), counts[name]
+        return claim.variant.accumulate is not None, not told, name not in usual, counts[name]
 
     return sorted(claims, key=late)
 

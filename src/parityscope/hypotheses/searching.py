@@ -160,6 +160,7 @@ def search_large(
     part = ComputedStretch(context=cropped, arithmetic=stretch.arithmetic)
     near = search_edits(part, seconds / 2, trying=trying, banned=banned, first=first)
     told = [pattern_of(one.kind, one.edit.words) for one in near.ranked if one.share > _NEAR]
+    stretch.crashed.update(part.crashed)
     left = seconds - near.spent
     whole = search_edits(stretch, left, trying=trying, banned=banned, first=(*first, *told[:_TOLD]))
     fuller = near if near.untried < whole.untried else whole
