@@ -101,17 +101,6 @@ def raw_folder(folder: Path) -> Path:
     return folder
 
 
-def test_a_lost_batch_axis_is_put_back_and_told(model: Model, tmp_path: Path) -> None:
-    for index, outputs in enumerate(OUTPUTS):
-        np.savez(tmp_path / f"{index}.npz", y=outputs["y"][0], z=outputs["z"])
-    session, found = session_of(model, f"saved?path={quote(str(tmp_path))}", samples=COUNT)
-    for one, wanted in zip(found, OUTPUTS, strict=True):
-        assert_same(one, wanted)
-    assert [(skip.what, skip.reason) for skip in session.absent] == [
-        ("the batch axis of y", "y was recorded as [4]; it is compared as [1, 4]")
-    ]
-
-
 def test_another_shape_is_left_as_it_is(model: Model, tmp_path: Path) -> None:
     np.savez(tmp_path / "0.npz", y=np.zeros(5, np.float32), z=np.zeros((1, 2), np.int64))
     session, (found,) = session_of(model, f"saved?path={quote(str(tmp_path))}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends import Capture, Session, backend_named, known_backends, probe_backend
 from parityscope.backends.child import open_in_child
 from parityscope.backends.command import parse_seconds
+from parityscope.backends.declared_axes import give_as_declared
 from parityscope.backends.targets import check_target, format_target, one_of
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
@@ -65,14 +66,14 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
     isolate = one_of(target, "isolate", ("on", "off"), "on" if timeout or runtime.isolated else "off")
     if runtime.name == "command" or (isolate == "off" and not timeout):
         with runtime.open(own, target, capture) as session:
-            yield _telling_failures(session, runtime)
+            yield give_as_declared(_telling_failures(session, runtime), model)
         return
     left = tuple((key, value) for key, value in target.options if key not in {"timeout", "isolate", "model"})
     inner = Target(backend=target.backend, precision=target.precision, options=left)
     # A limit that was given is meant; without one, a build is no hang.
     builds = runtime.builds_for_shapes and not timeout
     with open_in_child(own, inner, capture, parse_seconds(timeout, _ISOLATED_TIMEOUT_S), builds=builds) as session:
-        yield _telling_failures(session, runtime)
+        yield give_as_declared(_telling_failures(session, runtime), model)
 
 
 def _telling_failures(session: Session, runtime: Backend) -> Session:

@@ -12,9 +12,8 @@ In one file that holds many samples, recording i belongs to sample i of the data
 
 **Names** must be those of the model; `map=old:new,old2:new2` renames explicitly. A tensor that only one of the two
 sides has is listed with its reason, never matched loosely. Arrays are given back as they were recorded: shapes and
-dtypes are for the comparison to judge. Only an output that lacks the model's batch axis (a program wrote `output[0]`) gets it
-back where nothing else can be meant, which is said. Only trtexec's JSON has no dtypes; it takes the model's, and its values have
-six significant digits (a relative error of up to 5e-6 that the deployment does not have).
+dtypes are for the comparison to judge. Only trtexec's JSON has no dtypes; it takes the model's, and its values have six
+significant digits (a relative error of up to 5e-6 that the deployment does not have).
 
 **Precision** (`saved:f16?path=...`) is what the recorded deployment declares.
 """
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Session
+from parityscope.backends.declared_axes import may_have
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.matching import match_recordings
 from parityscope.backends.targets import format_target, with_option
@@ -46,7 +46,7 @@ from parityscope.records import Skip, Target
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import numpy as np
 
@@ -128,7 +128,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
 def _pair_by_shape(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[bool, list[tuple[str, str]]]:
     """Whether the declared shapes leave one reading alone, and (recorded, output) in it; else what fits, in its order."""
     left = {
-        value.name: [name for name, array in arrays.items() if _may_have(value.shape, array.shape)]
+        value.name: [name for name, array in arrays.items() if may_have(value.shape, array.shape)]
         for value in model.outputs
     }
     pairs: dict[str, str] = {}
@@ -141,13 +141,6 @@ def _pair_by_shape(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[bool
         pairs.update({name: chosen} if chosen else {})
     found = [(pairs[value.name], value.name) for value in model.outputs if value.name in pairs]
     return not left, found or list(zip(arrays, (value.name for value in model.outputs), strict=False))
-
-
-def _may_have(declared: Sequence[int | str | None] | None, shape: tuple[int, ...]) -> bool:
-    return declared is None or (
-        len(declared) == len(shape)
-        and all(not isinstance(one, int) or one == size for one, size in zip(declared, shape, strict=True))
-    )
 
 
 def _write_mapped(target: Target, pairs: Iterable[tuple[str, str]]) -> str:
@@ -311,23 +304,7 @@ def _recorded_tensors(recording: _Recording, sample: Sample, wanted: list[str]) 
             where=stored.origin,
             fix="record it as float32, or in a .safetensors file",
         )
-        if declared is not None and _lacks_batch(declared.shape, found[name].shape):
-            found[name] = found[name][None]
     return found
-
-
-def _lacks_batch(declared: Sequence[int | str | None] | None, shape: tuple[int, ...]) -> bool:
-    """Whether an array is what a model declares but for a batch axis of one, which it declares first."""
-    if not declared or (isinstance(declared[0], int) and declared[0] != 1):
-        return False
-    return _may_have(declared[1:], shape)
-
-
-def _shapes_told(recording: _Recording) -> dict[str, tuple[int, ...]]:
-    """The shapes of outputs in the first sample, as they were recorded."""
-    held = {name: recording.names[name] for name in recording.outputs if name in recording.names}
-    read = recording.stored.read(0, list(held.values()))
-    return {name: read[old].shape for name, old in held.items()}
 
 
 def _skips_of_absent(model: Model, target: Target, capture: Capture, recording: _Recording) -> Iterator[Skip]:
@@ -337,15 +314,6 @@ def _skips_of_absent(model: Model, target: Target, capture: Capture, recording: 
             fix = f"record it, or say which recorded tensor it is: {_write_mapped(target, [('RECORDED', name)])}"
             yield Skip(what=f"tensor {name}", reason="it was not recorded", fix=fix, asked=name in outputs)
     known = outputs | _values_inside(model) | {value.name for value in model.inputs}
-    shapes = _shapes_told(recording)
-    if lacking := [name for name, shape in shapes.items() if _lacks_batch(recording.outputs[name].shape, shape)]:
-        name = lacking[0]
-        reason = f"{name} was recorded as {list(shapes[name])}; it is compared as {[1, *shapes[name]]}"
-        yield Skip(
-            what=f"the batch axis of {', '.join(lacking)}",
-            reason=reason,
-            fix="record outputs as the runtime gives them",
-        )
     for name, old in recording.names.items():
         if name not in known:
             reason = "it was recorded, and the model has no tensor of that name"

@@ -27,6 +27,7 @@ from parityscope.comparison.rows import axis_of_rows, make_aligner
 from parityscope.comparison.stacks import MOST_STACKED, measure_stack
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.light_dataclasses import dataclass, field
+from parityscope.plain_numbers import list_first
 from parityscope.study._budgets import misses_budget
 from parityscope.study.answering import IN_A_ROW, Answering, answer_sample
 
@@ -48,6 +49,7 @@ FIRST_SAMPLES, WORST_SAMPLES = 2, 2
 OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
 _TOLD_S = 0.05  # between two positions that are told; chosen: nobody reads faster
 _FEW = 16  # samples; chosen: a command about few is short, and half a second more would be much
+_NAMED = 3  # outputs, in a sentence about several; chosen
 _KEPT = (
     64 << 20
 )  # bytes of the first samples' outputs that are kept; chosen: what has more is run again if it is asked for
@@ -244,12 +246,23 @@ def load_loops(samples: int) -> None:
 
 def tell_sides(ours: Session, theirs: Session) -> SidesTold:
     """What both sessions tell."""
+    notes = list(filter(None, (theirs.environment.get("note", ""), _tell_axes(ours, theirs))))
     return SidesTold(
         absent=(*ours.absent, *theirs.absent),
         executed=theirs.executed,
         reference_environment=dict(ours.environment),
-        candidate_environment=dict(theirs.environment),
+        candidate_environment={**theirs.environment, **({"note": "; ".join(notes)} if notes else {})},
     )
+
+
+def _tell_axes(ours: Session, theirs: Session) -> str:
+    """That the candidate alone gives an output with other axes of one than the model declares; "" where it does not."""
+    other = [name for name in theirs.reshaped if name not in ours.reshaped]
+    if not other:
+        return ""
+    given, declared = theirs.reshaped[other[0]]
+    more = f" (likewise {list_first(other[1:], _NAMED)})" if len(other) > 1 else ""
+    return f"{other[0]} is {list(given)} there and {list(declared)} in the model{more}: compared in the model's shape"
 
 
 class _Answered(NamedTuple):

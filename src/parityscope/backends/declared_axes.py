@@ -1,0 +1,78 @@
+"""Outputs that differ from what a model declares by axes of one alone: `output[0]`, a squeeze, a scalar written as one number.
+
+What they hold is the same in the same order, so they are given in the declared shape, and that is told.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from parityscope.light_dataclasses import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from parityscope.backends import Session
+    from parityscope.case import Model, Sample
+
+
+def may_have(declared: Sequence[int | str | None] | None, shape: tuple[int, ...]) -> bool:
+    """Whether a value that is declared so may have that shape; of None nothing is known."""
+    return declared is None or (
+        len(declared) == len(shape)
+        and all(not isinstance(one, int) or one == size for one, size in zip(declared, shape, strict=True))
+    )
+
+
+def give_as_declared(session: Session, model: Model) -> Session:
+    """The session, whose outputs have the axes that `model` declares; which were given otherwise stands in its `reshaped`."""
+    declared = {value.name: value.shape for value in model.outputs if value.shape is not None}
+    named = {value.name: value.shape for value in model.inputs if value.shape is not None}
+
+    def run(sample: Sample) -> Mapping[str, np.ndarray]:
+        given = session.run(sample)
+        other = {
+            name: given[name]
+            for name, wanted in declared.items()
+            if name in given and not may_have(wanted, given[name].shape)
+        }
+        if not other:
+            return given
+        sizes = _sizes_of(named, sample)
+        changed = dict(given)
+        for name, array in other.items():
+            shape = place_axes(
+                [sizes.get(one, one) if isinstance(one, str) else one for one in declared[name]], array.shape
+            )
+            if shape is not None:
+                session.reshaped.setdefault(name, (array.shape, shape))
+                changed[name] = array.reshape(shape)
+        return changed
+
+    return replace(session, run=run) if declared else session
+
+
+def _sizes_of(named: Mapping[str, Sequence[int | str | None]], sample: Sample) -> dict[str, int]:
+    """What a sample says of the sizes that a model's inputs have names for."""
+    return {
+        axis: size
+        for name, axes in named.items()
+        if name in sample.arrays
+        for axis, size in zip(axes, sample.arrays[name].shape, strict=False)
+        if isinstance(axis, str)
+    }
+
+
+def place_axes(declared: Sequence[int | str | None], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """`shape` with axes of one put in and left out so that it is as declared, the last axes filled first; None: it cannot be."""
+    longer = [size for size in shape if size != 1]
+    for axes in reversed(list(combinations(range(len(declared)), len(longer)))):
+        sizes = [1] * len(declared)
+        for axis, size in zip(axes, longer, strict=True):
+            sizes[axis] = size
+        if may_have(declared, tuple(sizes)):
+            return tuple(sizes)
+    return None
