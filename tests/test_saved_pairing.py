@@ -171,3 +171,32 @@ def test_the_command_line_names_the_missing_file(model: Model, tmp_path: Path) -
     assert done.returncode == 2
     assert "sample 000002.npz was not recorded" in done.stderr
     assert not (tmp_path / "cut").exists()
+
+
+def test_one_file_of_rows_is_parted_when_that_is_said(model: Model, tmp_path: Path) -> None:
+    data = inputs_in(tmp_path / "in", WORDS)
+    np.savez(tmp_path / "o.npz", y=np.concatenate([-array(number) for number in range(COUNT - 1)]))
+    with (
+        open_target(model, parse_target(f"saved?path={tmp_path}/o.npz"), Capture()) as session,
+        pytest.raises(ParityError) as caught,
+    ):
+        session.run(Sample(index=1, name="dog", arrays={"x": array(1)}))
+    assert "add &pair=rows" in caught.value.fix
+    found = paired(model, data, f"saved?path={tmp_path}/o.npz&pair=rows", tmp_path)
+    assert found.pop(4) == "sample gnu.npz has no rows in an array of the shape [4, 4]"
+    assert found == {0: 0, 1: 1, 2: 2, 3: 3}
+    with pytest.raises(ParityError, match="reads samples from the rows of one recording, and there are 5"):
+        paired(model, data, f"saved?path={data}&pair=rows", tmp_path)
+
+
+def test_outputs_of_other_shapes_whose_names_are_exchanged_are_told_with_the_pair(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[1, 4] y, float[1] z, float[4, 1] t) '
+    text += "{ y = Neg(x) z = ReduceSum<keepdims = 0, axes = [1]>(x) t = Transpose(y) }"
+    onnx.save(onnx.parser.parse_model(text.replace("17", "11")), tmp_path / "m.onnx")
+    inputs_in(tmp_path / "in", ["a"])
+    np.savez(tmp_path / "o.npz", y=np.zeros(1, np.float32), z=-array(0), t=-array(0).T)
+    words = ("compare", "m.onnx", "--inputs", "in", "--candidate", "o.npz")
+    told = in_this_process(*words, folder=tmp_path)
+    assert told.returncode == 3
+    assert "--map y=z --map z=y" in told.stdout
+    assert in_this_process(*words, "--map", "y=z", "--map", "z=y", folder=tmp_path).returncode == 0

@@ -30,7 +30,6 @@ def may_have(declared: Sequence[int | str | None] | None, shape: tuple[int, ...]
 def give_as_declared(session: Session, model: Model) -> Session:
     """The session, whose outputs have the axes that `model` declares; which were given otherwise stands in its `reshaped`."""
     declared = {value.name: value.shape for value in model.outputs if value.shape is not None}
-    named = {value.name: value.shape for value in model.inputs if value.shape is not None}
 
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
         given = session.run(sample)
@@ -41,7 +40,7 @@ def give_as_declared(session: Session, model: Model) -> Session:
         }
         if not other:
             return given
-        sizes = _sizes_of(named, sample)
+        sizes = sizes_of(model, sample)
         changed = dict(given)
         for name, array in other.items():
             shape = place_axes(
@@ -55,13 +54,13 @@ def give_as_declared(session: Session, model: Model) -> Session:
     return replace(session, run=run) if declared else session
 
 
-def _sizes_of(named: Mapping[str, Sequence[int | str | None]], sample: Sample) -> dict[str, int]:
+def sizes_of(model: Model, sample: Sample) -> dict[str, int]:
     """What a sample says of the sizes that a model's inputs have names for."""
     return {
         axis: size
-        for name, axes in named.items()
-        if name in sample.arrays
-        for axis, size in zip(axes, sample.arrays[name].shape, strict=False)
+        for value in model.inputs
+        if value.name in sample.arrays
+        for axis, size in zip(value.shape or (), sample.arrays[value.name].shape, strict=False)
         if isinstance(axis, str)
     }
 

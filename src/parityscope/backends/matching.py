@@ -7,6 +7,7 @@ In: the names of a recording's files, and one sample at a time. Out: the positio
 * Where the recorded files are numbered and the sample has no number (`cat.jpg`, row 3 of an array, what a loader
   yields), the number is the sample's place in the data, counted from 0 as the recorder and `command` count.
 * Where one side has no names (one file that holds many samples), recording i belongs to sample i.
+* Where `pair=rows` says so the outputs of all samples, one after the other, are the rows of one recording.
 
 So a file that is missing on one side is an error that names it, and shifts nothing behind it.
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from parityscope.case.formats import Stored
 
 # How samples are called that have no file of their own (the labels that `case.formats` and `case.generated` give).
+ROWS = "rows"  # of `pair`: what one recording holds along its first axis
 _IN_WORDS = re.compile(r"(?:(?:row|sample|iteration) \d+ of .*|generated \d+)", re.DOTALL)
 
 
@@ -35,13 +37,18 @@ def match_recordings(stored: Stored, files: Sequence[str], pair: str) -> Callabl
     Args:
         stored: The recording.
         files: The name of each recording's own file; none where one file holds them all.
-        pair: "name" (where there are names) or "order".
+        pair: "name" (where there are names), "order", or "rows": all samples are rows of one recording.
 
     Raises:
-        ParityError: `pair` is neither.
+        ParityError: `pair` is none of them, or rows are asked of several recordings.
     """
-    if pair not in {"name", "order"}:
-        raise ParityError(f"pair={pair!r} is not known", fix="use pair=name|order")
+    if pair not in {"name", "order", ROWS}:
+        raise ParityError(f"pair={pair!r} is not known", fix="use pair=name|order|rows")
+    if pair == ROWS:
+        if len(stored.labels) != 1:
+            problem = f"pair=rows reads samples from the rows of one recording, and there are {len(stored.labels)}"
+            raise ParityError(problem, where=stored.origin, fix="leave it out, or give the file that holds the rows")
+        return lambda _sample: 0
     return _match_by_name(stored, files) if files and pair == "name" else _match_by_position(stored)
 
 
@@ -92,6 +99,8 @@ def _match_by_name(stored: Stored, files: Sequence[str]) -> Callable[[Sample], i
 def _missing_recording_error(sample: Sample, stored: Stored, name: str) -> ParityError:
     count = len(stored.labels)
     ways = ["record it"]
+    if count == 1:
+        ways.append("if its arrays hold a row for each sample, in their order, add &pair=rows")
     if sample.index > 0:
         ways.append(f"judge only the samples before it: --samples {sample.index}")
     if name:

@@ -8,7 +8,8 @@ times, what looking changed, and why a tensor is missing.
 
 **Which belongs to which sample.** In a folder a recording is paired with its sample by file name, so that a file that is
 missing is an error and shifts nothing (`backends/matching.py` has the rules; `pair=order` pairs by position instead).
-In one file that holds many samples, recording i belongs to sample i of the data.
+In one file that holds many samples, recording i belongs to sample i of the data; `pair=rows` reads the samples from the rows of
+one recording's arrays.
 
 **Names** must be those of the model; `map=old:new,old2:new2` renames explicitly. A tensor that only one of the two
 sides has is listed with its reason, never matched loosely. Arrays are given back as they were recorded: shapes and
@@ -27,9 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Session
-from parityscope.backends.declared_axes import may_have
+from parityscope.backends.declared_axes import may_have, sizes_of
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
-from parityscope.backends.matching import match_recordings
+from parityscope.backends.matching import ROWS, match_recordings
 from parityscope.backends.targets import format_target, with_option
 from parityscope.case.conformance import settle_declarations
 from parityscope.case.formats import UNREADABLE, Stored, restore_lost_type, unreadable_error
@@ -65,6 +66,9 @@ class _Recording:
     names: Mapping[str, str]
     outputs: Mapping[str, ValueInfo]  # what the model declares, by the model's names
     match: Callable[[Sample], int]
+    rows: (
+        Callable[[Sample, str], int] | None
+    )  # how many rows of the sole recording are a sample's, where it holds all samples
 
 
 @contextlib.contextmanager
@@ -255,7 +259,13 @@ def _name_recorded(model: Model, target: Target, stored: Stored, match: Callable
                 fix=f"take one of them out of map=, or rename {new!r} too",
             )
         names[new] = old
-    return _Recording(stored=stored, names=names, outputs={one.name: one for one in model.outputs}, match=match)
+    return _Recording(
+        stored=stored,
+        names=names,
+        outputs={one.name: one for one in model.outputs},
+        match=match,
+        rows=_count_rows(model) if target.option("pair") == ROWS else None,
+    )
 
 
 def _parse_renames(text: str, recorded: set[str], known: set[str]) -> dict[str, str]:
@@ -294,6 +304,11 @@ def _recorded_tensors(recording: _Recording, sample: Sample, wanted: list[str]) 
             fix="record the same tensors for every sample",
         )
     arrays = stored.read(index, [recording.names[name] for name in wanted])
+    if recording.rows is not None:
+        arrays = {
+            old: _cut_rows(sample, recording.rows(sample, name), arrays[old], stored.origin)
+            for name, old in ((name, recording.names[name]) for name in wanted)
+        }
     found = {}
     for name in wanted:
         declared = recording.outputs.get(name)
@@ -305,6 +320,29 @@ def _recorded_tensors(recording: _Recording, sample: Sample, wanted: list[str]) 
             fix="record it as float32, or in a .safetensors file",
         )
     return found
+
+
+def _count_rows(model: Model) -> Callable[[Sample, str], int]:
+    """How long the first axis of a model's tensor is for one sample, as far as the model says; else one."""
+    first = {value.name: value.shape[0] for value in model.outputs if value.shape}
+
+    def count(sample: Sample, name: str) -> int:
+        declared = first.get(name)
+        return declared if isinstance(declared, int) else sizes_of(model, sample).get(declared or "", 1)
+
+    return count
+
+
+def _cut_rows(sample: Sample, rows: int, array: np.ndarray, origin: str) -> np.ndarray:
+    """The rows of a sample, of an array that holds those of all samples."""
+    start = sample.index * rows
+    if not array.ndim or start + rows > array.shape[0]:
+        raise ParityError(
+            f"sample {sample.name} has no rows in an array of the shape {list(array.shape)}",
+            where=origin,
+            fix="record all samples one after the other along the first axis, or judge fewer: --samples",
+        )
+    return array[start : start + rows]
 
 
 def _skips_of_absent(model: Model, target: Target, capture: Capture, recording: _Recording) -> Iterator[Skip]:
@@ -331,7 +369,8 @@ BACKEND = Backend(
         "runner": "which runner of Polygraphy's file, when there are several",
         "map": "recorded names to the model's: old:new,old2:new2",
         "environment": "the JSON of `parityscope doctor` from there (default: environment.json in the folder)",
-        "pair": "name (default: by file name where both sides have names) or order (recording i belongs to sample i)",
+        "pair": "name (default: by file name where both sides have names), order (recording i belongs to sample i), or "
+        "rows (one file holds all samples along the first axis)",
         "shapes": "shapes of raw bytes whose dimensions the model leaves open: name:1x3x4,other:1x10",
     },
     precisions=("f32", "tf32", "f16", "bf16", "int8"),

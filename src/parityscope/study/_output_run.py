@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from parityscope.study.sample_tasks import FIRST_SAMPLES, OTHER_SHAPE, Asking
 from parityscope.study.sampling import sampling_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from parityscope.backends import Session
@@ -79,7 +80,7 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
     if not found.statistics:
         raise ParityError(
             "no output could be compared: " + "; ".join(f"{name}: {why}" for name, why in found.problems.items()),
-            fix=_fix_for(next(iter(found.problems.values())), next(iter(found.problems)))
+            fix=_fix_for(next(iter(found.problems)), found.problems)
             if all(OTHER_SHAPE in why for why in found.problems.values())
             else "names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
         )
@@ -92,7 +93,7 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
     skipped = [*told.absent]
     skipped += skips_of_failures(found.failed, len(unanswered - {one.index for one in found.failed}))
     skipped += [
-        Skip(what=f"output {name}", reason=problem, fix=_fix_for(problem, name), asked=True)
+        Skip(what=f"output {name}", reason=problem, fix=_fix_for(name, found.problems), asked=True)
         for name, problem in found.problems.items()
     ]
     return OutputRun(
@@ -190,11 +191,17 @@ def answer_closing(
     return closed
 
 
-def _fix_for(problem: str, name: str) -> str:
-    """What makes an output comparable that was not."""
+def _fix_for(name: str, problems: Mapping[str, str]) -> str:
+    """What makes an output comparable that was not, of all with their `problems`."""
+    problem = problems[name]
     if OTHER_SHAPE in problem:
+        shapes = {one: _shapes_in(told) for one, told in problems.items() if OTHER_SHAPE in told}
+        ours, theirs = shapes[name]
+        fitting = {one: [other for other, its in shapes.items() if its[1] == own[0]] for one, own in shapes.items()}
+        if len(fitting) > 1 and all(len(others) == 1 for others in fitting.values()):
+            pairs = " ".join(f"--map {shlex.quote(f'{one}={others[0]}')}" for one, others in fitting.items())
+            return f"the names are exchanged, as the shapes show: {pairs}"
         # Sizes of the first axis are the batch's, where all else agrees.
-        ours, theirs = (json.loads(shape) for shape in _SHAPE.findall(problem)[:2])
         if sorted(ours) == sorted(theirs) and len(ours) <= _AXES:
             order = next(one for one in permutations(range(len(ours))) if [theirs[axis] for axis in one] == ours)
             return (
@@ -204,6 +211,12 @@ def _fix_for(problem: str, name: str) -> str:
     if "did not give" in problem:
         return f"let it give {name} back; if it calls it otherwise: --map {name}=ITS_NAME"
     return ""
+
+
+def _shapes_in(problem: str) -> tuple[list[int], list[int]]:
+    """The reference's shape and the candidate's, of a problem that says both."""
+    ours, theirs = (json.loads(shape) for shape in _SHAPE.findall(problem)[:2])
+    return ours, theirs
 
 
 def _executed_graph(session: Session, target: Target) -> tuple[ExecutedGraph | None, list[Skip]]:
