@@ -51,6 +51,8 @@ _MOST_BITS = 24.0  # of one element: a float32's significand
 
 _DIRECTIONS = 4  # in which one output of one sample is taken to vary, at most; chosen low
 
+NONSENSE_TOO = "nonsense in place of the inputs gives these outputs too"  # why nothing is proved
+
 # The sizes of nonsense: far beyond any input and any format below FP32, the square of the first still within FP32 and that
 # of the second beyond it. Chosen.
 _NONSENSE = (2.0**40, 2.0**100)
@@ -240,16 +242,20 @@ def unless_one_answer(known: Examination, bench: Bench, shown: Shown, held: Give
     if not alike:
         return shown
     return replace(
-        shown,
-        role="contributing",
+        show_as_possible(
+            shown, f"the outputs are the same {alike}, and any layer that gives nothing on leaves them so"
+        ),
         share=None,
-        sentence=f"{shown.sentence} It is one possibility: the outputs are the same {alike}, and any layer that gives "
-        "nothing on leaves them so.",
         confidence=0.5 * (1.0 if shown.confidence is None else shown.confidence),
         confidence_from="half: what ends all that the inputs tell leaves the same outputs, wherever it stands",
         correction=None,
         further=tuple(unless_one_answer(known, bench, one, held) for one in shown.further),
     )
+
+
+def show_as_possible(shown: Shown, why: str) -> Shown:
+    """What was shown as no cause but one possibility among others, which is said first."""
+    return replace(shown, role="contributing", sentence=f"One possibility of several ({why}): {shown.sentence}")
 
 
 def _nonsense_for(arrays: Arrays) -> Iterator[Arrays]:

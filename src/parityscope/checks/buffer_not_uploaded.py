@@ -41,6 +41,7 @@ from parityscope.checks._common import format_percent
 from parityscope.checks._correcting import correct_held_values, correct_states
 from parityscope.checks._reproducing import (
     NEAR,
+    NONSENSE_TOO,
     RUN_S,
     are_same_arrays,
     bad_samples,
@@ -48,6 +49,7 @@ from parityscope.checks._reproducing import (
     measure_misfit,
     nonsense_fits,
     odds_of_accident,
+    show_as_possible,
     show_refuted,
     show_supported,
     unless_one_answer,
@@ -243,12 +245,9 @@ def _show_as_possible(
 ) -> Shown:
     """The finding as one among other possibilities."""
     saturated = all(nonsense_fits(known, bench, index) for index in judged)
-    why = "nonsense in place of the inputs gives these outputs too" if saturated else "these outputs are few"
     return replace(
-        shown,
-        role="contributing",
+        show_as_possible(shown, NONSENSE_TOO if saturated else "these outputs are few"),
         share=None,
-        sentence=f"{shown.sentence} It is one possibility: {why}.",
         confidence=0.5 * (1.0 - after.error / before.error),
         confidence_from="half of the part of the error that is gone: other causes may leave as little",
     )

@@ -35,7 +35,14 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_percent
 from parityscope.checks._correcting import leave_output_out
-from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
+from parityscope.checks._reproducing import (
+    Misfit,
+    bad_samples,
+    limit_of,
+    show_as_possible,
+    show_refuted,
+    show_supported,
+)
 from parityscope.checks.misreading.processing import explain_processing
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
@@ -118,9 +125,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     if not found.factor or not _is_handed_on(known, bench, output):
         return shown
     return replace(
-        shown,
-        role="contributing",
-        sentence=f"{shown.sentence} It is one possibility: this network hands a factor of its inputs on to its outputs.",
+        show_as_possible(shown, "this network hands a factor of its inputs on to its outputs"),
         confidence=0.5 * _SURE * share,
         correction=None,
     )

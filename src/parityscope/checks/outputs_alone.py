@@ -41,7 +41,13 @@ from parityscope.checks._common import (
     say_equal,
 )
 from parityscope.checks._correcting import correct_layers
-from parityscope.checks._reproducing import nonsense_fits, unless_one_answer, wrong_samples
+from parityscope.checks._reproducing import (
+    NONSENSE_TOO,
+    nonsense_fits,
+    show_as_possible,
+    unless_one_answer,
+    wrong_samples,
+)
 from parityscope.checks.barriers import offer_barrier
 from parityscope.checks.preprocessing.repairing import affine_details, repairs_of
 from parityscope.errors import ParityError
@@ -142,10 +148,8 @@ def _test_claim(known: Examination, bench: Bench) -> Shown:
 
 def _show_as_possible(shown: Shown) -> Shown:
     return replace(
-        shown,
-        role="contributing",
+        show_as_possible(shown, NONSENSE_TOO),
         share=None,
-        sentence=f"{shown.sentence} It is one possibility: nonsense in place of the inputs gives these outputs too.",
         confidence=0.0,
         confidence_from="nothing: what nonsense reproduces too speaks for no edit",
     )

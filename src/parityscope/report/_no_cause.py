@@ -40,6 +40,11 @@ def say_no_cause(document: Mapping[str, Any]) -> str:
     return " ".join(_say_what_is_known(document))
 
 
+def is_told_from_outputs(document: Mapping[str, Any]) -> bool:
+    """Whether what is said where no cause is proved is what the search from outputs found."""
+    return any(found.get("code") == FROM_OUTPUTS for found in document.get("findings", ()))
+
+
 def next_command(document: Mapping[str, Any]) -> str:
     """`diagnose` with what a command that makes no experiments was asked with; "" where experiments were made."""
     if _depth_of(document) not in _SEEN:

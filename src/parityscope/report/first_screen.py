@@ -15,7 +15,7 @@ from parityscope.backends import known_backends
 from parityscope.backends.targets import format_target, parse_target
 from parityscope.errors import ParityError
 from parityscope.records import Target
-from parityscope.report._no_cause import next_command, next_measurement
+from parityscope.report._no_cause import is_told_from_outputs, next_command, next_measurement
 from parityscope.report._ruled_out import describe_nearest, describe_ruled_out, list_ruled_out
 from parityscope.report._screen_place import region_of, rows_of_place
 from parityscope.report._screen_repairs import MOST_ADVICE, rows_of_proof, rows_of_repairs
@@ -95,7 +95,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         yield from rows_of_place(document, causes)
         proved = any(map(is_proved, causes))
         offered = [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)]
-        if not causes and list_ruled_out(document):
+        if not causes and (list_ruled_out(document) or is_told_from_outputs(document)):
             told, command = next_measurement(document)
             yield make_row("Next", told, command=command)
             offered = [one for one in offered if one["repair"] not in _MEASURES]
