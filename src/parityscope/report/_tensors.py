@@ -260,11 +260,11 @@ def _describe_samples(row: Mapping[str, Any]) -> str:
         ordered = sorted(math.inf if math.isnan(value) else value for value in each)
         lowest, highest = ordered[0], ordered[-1]
         middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-    return (
-        f"{text}: relative L2 from {format_error(lowest)} over {format_error(middle)} (median) to "
-        f"{format_error(highest)}, "
-        f"worst is sample {format_count(row.get('worst_sample'))}"
-    )
+    told = [format_error(one) for one in (lowest, middle, highest)]
+    if told[0] == told[2]:
+        return f"{text}: relative L2 {told[0]} on each"
+    worst = format_count(row.get("worst_sample"))
+    return f"{text}: relative L2 from {told[0]} over {told[1]} (median) to {told[2]}, worst is sample {worst}"
 
 
 def _format_measurement(entry: object) -> str:
