@@ -48,9 +48,13 @@ class SentencePattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """A language: whole texts, and patterns by a word that each text of theirs holds ("" for those that have none)."""
+    """A language: whole texts, and patterns by a word that each text of theirs holds ("" for those that have none).
+
+    `longest` is how many letters the longest whole text has.
+    """
 
     whole: Mapping[str, str]
+    longest: int
     patterns: Mapping[str, tuple[SentencePattern, ...]]
 
 
@@ -73,7 +77,8 @@ def catalogue_of(code: str) -> Catalogue:
     for one, its in zip(patterns, words, strict=True):
         by_word[min(its, key=lambda word: (common[word], word), default="")].append(one)
     ordered = {word: tuple(sorted(found, key=lambda one: one.weight, reverse=True)) for word, found in by_word.items()}
-    return Catalogue(whole={own: told for own, told in held.items() if _FIELD not in own}, patterns=ordered)
+    whole = {own: told for own, told in held.items() if _FIELD not in own}
+    return Catalogue(whole=whole, longest=max(map(len, whole), default=0), patterns=ordered)
 
 
 def _make_pattern(own: str, told: str) -> SentencePattern:

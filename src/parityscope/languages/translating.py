@@ -6,6 +6,7 @@ names in quotes.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import re
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from parityscope.languages.catalogue import WORD, catalogue_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from parityscope.languages.catalogue import Catalogue, SentencePattern
 
@@ -167,7 +168,7 @@ def _fill_pattern(pattern: SentencePattern, filled: Sequence[str], code: str) ->
 def _in_parts(text: str, code: str) -> str | None:
     """The text parted at its strongest mark, where the language has something for one part at least."""
     for mark, between in _PARTS:
-        parts = list(_split_around_whole(text, mark, catalogue_of(code).whole))
+        parts = list(_split_around_whole(text, mark, catalogue_of(code)))
         if len(parts) < 2:
             continue
         said = [translate(part, code) for part in parts]
@@ -176,14 +177,14 @@ def _in_parts(text: str, code: str) -> str | None:
     return None
 
 
-def _split_around_whole(text: str, mark: re.Pattern[str], whole: Mapping[str, str]) -> Iterator[str]:
+def _split_around_whole(text: str, mark: re.Pattern[str], held: Catalogue) -> Iterator[str]:
     """The text parted at a mark, but for what the language has as one text with marks in it."""
     ends = [*((found.start(), found.end()) for found in mark.finditer(text)), (len(text), len(text))]
     start = place = 0
     while place < len(ends):
-        later = range(len(ends) - 1, place, -1)
+        later = range(bisect.bisect(ends, start + held.longest, key=lambda end: end[0]) - 1, place, -1)
         place = next(
-            (at for at in later if (start or at < len(ends) - 1) and text[start : ends[at][0]] in whole), place
+            (at for at in later if (start or at < len(ends) - 1) and text[start : ends[at][0]] in held.whole), place
         )
         yield text[start : ends[place][0]]
         start = ends[place][1]
