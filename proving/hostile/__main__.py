@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 EACH = 125  # cases a family: 1,500 in twelve
-QUICK = 200
 
 
 def main() -> int:
@@ -73,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--family", action="append", help="only this family; repeatable")
     parser.add_argument("--rule", help="only the rules whose name begins so")
     parser.add_argument("--case", action="append", help="only the case of this name; repeatable")
-    parser.add_argument("--quick", action="store_true", help=f"a fixed sample of {QUICK} cases over all families")
+    parser.add_argument("--quick", action="store_true", help="the first case of every second rule, of all families")
     parser.add_argument("--processes", type=int, default=1, help="how many work side by side, each on two cores")
     parser.add_argument("--seed", type=int, default=0, help="another corpus of the same rules")
     parser.add_argument("--each", type=int, default=EACH, help="cases a family")
@@ -90,7 +89,7 @@ def _chosen(asked: argparse.Namespace) -> list[Case]:
     if asked.rule:
         cases = [case for case in cases if case.rule.__name__.startswith(asked.rule)]
     if asked.quick:
-        cases = sorted(random.Random(0).sample(cases, min(QUICK, len(cases))), key=cases.index)
+        cases = [case for case in cases if case.number == 0][::2]
     return cases
 
 

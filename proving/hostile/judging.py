@@ -47,12 +47,13 @@ def faults_of(ask: Ask, ending: Ending, place: Place) -> list[str]:
 def _endings(ask: Ask, ending: Ending) -> Iterator[str]:
     if ending.code not in ask.right:
         yield f"ended with {ending.code}, not with {' or '.join(str(code) for code in sorted(ask.right))}"
-    if ending.code == 2 and ask.stderr == "file" and ask.stdout != "terminal":
+    nothing = ending.code == 3 and b"nothing could be compared: " in ending.err  # an error, and no verdict
+    if (ending.code == 2 or nothing) and ask.stderr == "file" and ask.stdout != "terminal":
         yield from _error(ending.err.decode(errors="replace"))
     silent = ask.words[:1] in {("run",), ("new",), ("repair",)} or ask.stdout != "file"
-    if ending.code in {0, 1, 3} and not ending.out.strip() and not silent:
+    if ending.code in {0, 1, 3} and not nothing and not ending.out.strip() and not silent:
         yield "an answer without a word"
-    if ending.code in {0, 1, 3} and "--format json" in " ".join(ask.words) and ask.stdout == "file":
+    if ending.code in {0, 1, 3} and not nothing and "--format json" in " ".join(ask.words) and ask.stdout == "file":
         yield from _strict(ending.out)
 
 
