@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,13 +119,15 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _little_search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search from outputs alone does a tenth of its work, or as many estimated seconds of it as the mark says.
+    """A search for what was computed does a tenth of its work, or such a share of it as the mark says.
 
-    For tests of what is known without it, or what it finds with less than a user's search may take.
+    What a test finds with less than a user's search may take, a user finds too; what must not be found is looked for with more.
     """
-    if marked := request.node.get_closest_marker("little_search"):
-        seconds = marked.args[0] if marked.args else 4.0
-        monkeypatch.setattr("parityscope.hypotheses.from_outputs.searching.MOST_S", seconds)
+    marked = request.node.get_closest_marker("search_of")
+    share = marked.args[0] if marked else 0.1
+    for place in ("hypotheses.from_outputs.searching.MOST_S", "explanation.generating.SHARE_OF_TIME"):
+        module, _, name = f"parityscope.{place}".rpartition(".")
+        monkeypatch.setattr(f"{module}.{name}", share * getattr(importlib.import_module(module), name))
 
 
 @pytest.fixture(scope="session")

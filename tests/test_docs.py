@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from command_line import exit_status
-from pages import CHINESE, ENGLISH, OUTCOMES, PAGES, ROOT, RUN, Block, blocks, run, sweep_studies
+from pages import CHINESE, ENGLISH, OUTCOMES, PAGES, ROOT, RUN, Block, blocks, own_words, run, sweep_studies
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -121,14 +120,6 @@ def runnable(page: Path) -> Iterator[tuple[Block, list[str]]]:
             yield block, block.commands()
         elif block.marker == "output":
             yield block, []
-
-
-def own_words(command: str) -> list[str]:
-    """What follows `parityscope` in a command for which a shell does no more than part words; else nothing."""
-    joined = command.replace("\\\n", " ")
-    unquoted = re.sub(r"""'[^']*'|"[^"$`\\]*\"""", " ", joined)
-    plain = command.startswith("parityscope ") and not re.search(r'[|<>;&$`"*~#(\[{\\]', unquoted)
-    return shlex.split(joined)[1:] if plain else []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -41,7 +41,7 @@ JARGON = (
 BROKEN = re.compile(r"(…|\.\.\.|[,;:，；：(\[]|\b(a|an|the|of|at|in|is|which|and|or|to))$")  # noqa: RUF001
 SHOWN = 800  # pixels from the top: the first screen
 # Made again in seconds, with nothing that has to be fetched.
-CHEAP = ("island", "lost-bound")
+CHEAP = ("island",)
 
 
 def parts() -> list[str]:

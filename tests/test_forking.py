@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 _PATIENCE_S = 240  # of a child that takes milliseconds
-_FORKS = 200
+_FORKS = 60
 _PAUSE_S = 0.002  # between two pieces of work of a busy thread, so that its neighbours get on too
 _LARGE = np.linspace(-3, 3, 1 << 18, dtype=np.float32)  # elements: rounded, and compared, by more than one thread
 _TEXT = '<ir_version: 8, opset_import: ["": 17]> g (float[16, 16] x) => (float[16, 16] y) { y = MatMul(x, x) }'

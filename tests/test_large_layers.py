@@ -12,11 +12,12 @@ from onnx import numpy_helper
 from parityscope.explanation import explain_region
 from parityscope.explanation.records import ExplanationOptions
 
-_SHAPE = (1, 4, 800, 800)
+pytestmark = pytest.mark.search_of(1.0)
+_SHAPE = (1, 4, 400, 400)
 _GIVES = f"<ir_version: 8, opset_import: ['': 17]> g (float{list(_SHAPE)} x) => (float{list(_SHAPE)} y)".replace(
     "'", '"'
 )
-_FEW = ExplanationOptions(seconds=2.0)  # for about a hundred of some 400 edits of the whole
+_FEW = ExplanationOptions(seconds=1.4)  # for a part of some 400 edits of the whole
 
 
 def _layer(body: str, **constants: np.ndarray) -> onnx.ModelProto:
@@ -57,8 +58,8 @@ def test_what_explains_a_part_alone_is_no_cause() -> None:
     # The part with most of the error is wrong in one way, and what is left of the whole in another.
     reference = _layer("Relu(x)")
     wrong = _run(reference, _X)
-    wrong[:, :, :400] = _run(_layer("LeakyRelu <alpha = 0.3> (x)"), _X)[:, :, :400]
-    wrong[:, :, 400:] += 0.01 * np.random.default_rng(2).normal(size=wrong[:, :, 400:].shape).astype(np.float32)
+    wrong[:, :, :200] = _run(_layer("LeakyRelu <alpha = 0.3> (x)"), _X)[:, :, :200]
+    wrong[:, :, 200:] += 0.01 * np.random.default_rng(2).normal(size=wrong[:, :, 200:].shape).astype(np.float32)
     found = explain_region(ir.from_proto(reference), {"x": _X}, wrong, _FEW)
     assert not any("in place of Relu" in one.title for one in found.by)
 

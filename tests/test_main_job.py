@@ -1,4 +1,4 @@
-"""The main job from the command line, on a real model with real input."""
+"""The main job from the command line, on a real model with real input; `make demo` holds what it says of one that FP16 breaks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from proving.models.fetching import ocr_det_input, ocr_rec_input, page_image, re
 if TYPE_CHECKING:
     from pathlib import Path
 
-NODE = "p2o.BatchNormalization.1"
-
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -32,28 +30,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def diagnosed(page: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     folder = tmp_path_factory.mktemp("diagnosed")
-    words = ["--candidate", "sim:f16?overflow=saturate", "--inputs", str(page), "--study", "study", "--format", "json"]
+    words = ["--candidate", "ort?optimization=disabled", "--inputs", str(page), "--study", "study", "--format", "json"]
     done = in_a_process("diagnose", str(require("ocr-det")), *words, folder=folder)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), folder / "study"
-
-
-@pytest.mark.model
-def test_the_batch_normalization_is_named(diagnosed: tuple[dict[str, Any], Path]) -> None:
-    document, _ = diagnosed
-    first = document["suspects"][0]
-    assert document["verdict"] == "beyond"
-    assert first["site"]["node"] == NODE
-    assert first["introduced"] > 100 * first["inherited"]
-    cause = next(one for one in document["findings"] if one["role"] == "cause")
-    assert cause["code"] == "RNG001"
-    assert cause["details"]["parameter"] == "batch_norm_0.w_2"
-    assert cause["details"]["value"] == 97_903_600
-    fold = next(one for one in cause["repairs"] if one["repair"] == "fold_batch_normalization")
-    # Measured on a real FP16 engine: 74 % becomes 0.4 %.
-    assert fold["trial"]["before"] > 0.7
-    assert fold["trial"]["after"] < 0.01
-    assert document["unexplained"] < 0.01
 
 
 @pytest.mark.model
@@ -65,8 +45,8 @@ def test_the_document_follows_the_design(diagnosed: tuple[dict[str, Any], Path])
     assert set(keys.split()) | {"headline", "command", "question"} <= set(document)
     assert not {"statistics", "measurements", "tensors"} & set(document)
     assert document["schema"] == "parityscope/1"
-    assert read_study(study)["verdict"] == "beyond"
-    assert "batch_norm_0.w_2" in (study / "report.html").read_text(encoding="utf-8")
+    assert read_study(study)["verdict"] == "within"
+    assert (study / "report.html").is_file()
     assert not (study / "tensors").exists()
 
 
@@ -79,15 +59,12 @@ def test_a_study_is_never_overwritten_and_can_be_rendered_again(diagnosed: tuple
     assert "never overwritten" in again.stderr
     rendered = in_this_process("report", str(study), folder=study.parent)
     assert rendered.returncode == 0
-    assert NODE in rendered.stdout
+    assert "can be used" in rendered.stdout
 
 
 @pytest.mark.model
-def test_the_optimizer_makes_no_difference(page: Path, tmp_path: Path) -> None:
-    words = ["--candidate", "ort?optimization=disabled", "--inputs", str(page), "--study", "s", "--format", "json"]
-    done = in_this_process("diagnose", str(require("ocr-det")), *words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+def test_the_optimizer_makes_no_difference(diagnosed: tuple[dict[str, Any], Path]) -> None:
+    document, _ = diagnosed
     assert document["verdict"] == "within"
     assert [one["grade"] for one in document["outputs"]] == ["f32"]
     assert [one["role"] for one in document["findings"]].count("cause") == 0
@@ -111,20 +88,6 @@ def test_outputs_that_polygraphy_saved(tmp_path: Path) -> None:
     found = in_this_process("diagnose", model, *words, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["outputs"][0]["rel_l2"] == 0
-
-
-@pytest.mark.model
-def test_the_recogniser_in_bfloat16_is_localized(tmp_path: Path) -> None:
-    write_npz(tmp_path / "line.npz", ocr_rec_input(rendered_line("Parity in 2024")))
-    # Where the processor has no BF16 the outputs are within FP32's noise, and only a thorough examination looks at layers.
-    words = ["--candidate", "openvino:bf16", "--inputs", "line.npz", "--study", "s", "--format", "json", "--thorough"]
-    done = in_this_process("diagnose", str(require("ocr-rec")), *words, folder=tmp_path)
-    assert done.returncode in {0, 1}, done.stderr
-    document = json.loads(done.stdout)
-    assert document["suspects"]
-    if document["candidate"]["executed"] == "bf16":
-        assert document["outputs"][0]["grade"] in {"bf16", "f16"}
-        assert done.returncode == 0
 
 
 def test_bad_input_is_one_error_with_a_fix(tmp_path: Path) -> None:

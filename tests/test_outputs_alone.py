@@ -241,6 +241,7 @@ def test_no_operator_in_the_place_of_another_grows_in_between(tmp_path: Path) ->
     assert "CenterCropPad in place of Reshape" not in made
 
 
+@pytest.mark.search_of(1.0)
 def test_numbers_that_can_be_fitted_to_anything_do_not_end_the_search(tmp_path: Path) -> None:
     """Three numbers in all: a scale and a shift of some rows come near, and say nothing."""
     layers, last = "", "x"
@@ -429,6 +430,7 @@ def test_a_filter_of_three_taps_is_a_sum_of_neighbours(tmp_path: Path) -> None:
     np.testing.assert_allclose(given, 0.5 * wide[:, :-2] + wide[:, 1:-1] + 0.25 * wide[:, 2:], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.search_of(0.4)
 def test_two_faults_at_once_are_both_named(tmp_path: Path) -> None:
     both = NETWORK.replace("alpha = 0.1", "alpha = 0.3").replace("Tanh(t)", "Sigmoid(t)")
     causes = [one for one in findings(diagnose(tmp_path, both)) if one["role"] == "cause"]
@@ -494,6 +496,7 @@ def test_what_is_done_to_an_input_is_found_in_front_of_the_network(tmp_path: Pat
     assert ("x::read", "the result scaled by 2") in [(one.output, one.words) for one in told.members]
 
 
+@pytest.mark.search_of(0.3)
 def test_a_large_scale_with_a_shift_of_an_input_is_the_cause_in_front_of_the_network(tmp_path: Path) -> None:
     """Features that the reference divides by a hundred and adds two to; the deployment gives them as they are.
 
@@ -751,6 +754,7 @@ def test_a_trial_at_an_early_layer_costs_less_than_its_steps() -> None:
     assert reference.cost(first) < sum(reference.seconds[one.index] for one in reference.after[first.index]) / 2
 
 
+@pytest.mark.search_of(1.0)
 def test_a_large_change_in_an_early_layer_is_found_where_a_derivative_misleads(tmp_path: Path) -> None:
     weights = {f"w{number}": DRAW.normal(size=(8, 8)).astype(np.float32) for number in range(3)}
     samples = [{"x": DRAW.normal(size=(3, 8)).astype(np.float32)} for _ in range(2)]
@@ -765,6 +769,7 @@ def test_a_large_change_in_an_early_layer_is_found_where_a_derivative_misleads(t
     assert {one.guess.site.output for one in found.alike} == {"h4"}
 
 
+@pytest.mark.search_of(1.0)
 def test_of_many_inputs_that_which_is_scaled_is_fitted_first(tmp_path: Path) -> None:
     names = [f"x{number}" for number in range(12)]
     given = ", ".join(f"float[4,8] {name}" for name in names)

@@ -86,6 +86,7 @@ _PLANTS: dict[str, tuple[str, Change, str]] = {
 
 
 @pytest.mark.parametrize("plant", list(_PLANTS))
+@pytest.mark.search_of(0.3)
 def test_a_part_or_a_move_of_an_inner_result_is_told_from_the_outputs(plant: str, tmp_path: Path) -> None:
     tensor, change, told = _PLANTS[plant]
     model, samples = _network(), _samples()

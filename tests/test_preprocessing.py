@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from command_line import exit_status
+from command_line import exit_status, read_study
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
@@ -29,8 +29,6 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.records import Finding
 from parityscope.repairs.preprocess_in_code import ADVICE
 from parityscope.testing.networks import write_network
-from proving.models.fetching import require
-from proving.models.ocr import rendered_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -616,32 +614,6 @@ def diagnosed(
     return findings
 
 
-@pytest.mark.model
-def test_a_trained_model_from_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from PIL import Image
-
-    lines = []
-    for text, tint in (
-        ("Parity 2041", (1.0, 0.7, 0.4)),
-        ("upside down", (0.5, 1.0, 0.8)),
-        ("hello world", (0.9, 0.3, 1.0)),
-    ):
-        picture = Image.fromarray(rendered_line(text)).resize((192, 48))
-        lines.append((np.asarray(picture, np.float32)[None] * np.array(tint, np.float32).reshape(3, 1, 1) // 1.0)[None])
-    samples: list[Arrays] = [{"x": (line / 255 - np.float32(0.5)) / np.float32(0.5)} for line in lines]
-    swapped: list[Arrays] = [{"x": np.ascontiguousarray(sample["x"][:, ::-1])} for sample in samples]
-    undivided: list[Arrays] = [{"x": (line - np.float32(0.5)) / np.float32(0.5)} for line in lines]
-    model = require("ocr-cls")
-    first = diagnosed(tmp_path / "swapped", model, samples, swapped, capfd)[0]
-    assert first["code"] == "PRE001"
-    assert "exchanges channels 0 and 2" in first["claim"]
-    assert first["details"]["channels"] == [2, 1, 0]
-    # The classifier saturates on bytes, and then gives every image the same answer; the recogniser does not.
-    first = diagnosed(tmp_path / "undivided", require("ocr-rec"), samples, undivided, capfd)[0]
-    assert first["code"] == "PRE001"
-    assert "does not divide by 255 before it normalises" in first["claim"]
-
-
 def test_what_gets_rid_of_an_infinite_error_explains_nothing_by_that() -> None:
     # The reference gives NaN on bytes and the candidate answers something: each scaling makes the error finite, none small.
     samples = [{"x": one["x"] * np.float32(255)} for one in prepared("unit")]
@@ -694,6 +666,9 @@ def test_what_wrong_inputs_make_of_rounding_is_no_second_cause(
     why = " ".join(capfd.readouterr().out.split())
     assert "Why The deployment does not divide by 255 before it normalises" in why
     assert "[PRE001, cause proved]" in why
+    # What needs the image is not claimed to be examined.
+    skipped = read_study(tmp_path / "study")["skipped"]
+    assert any("letterboxes" in skip["what"] and "--images" in skip["fix"] for skip in skipped)
 
 
 def test_what_explains_all_but_a_rest_is_told_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

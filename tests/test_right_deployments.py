@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.search_of(1.0)
 _RNG = np.random.default_rng(15)
 _LAYERS = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,32] x) => (float[4,8] y) {
   a = MatMul(x, w0)

@@ -53,6 +53,13 @@ def diagnose_with_share(folder: Path, share: float, shown: Collection[str] = ("a
     return read_study(folder / "study")
 
 
+@pytest.fixture(scope="module")
+def unexplained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A folder and its study, in which nothing is explained."""
+    folder = tmp_path_factory.mktemp("unexplained")
+    return folder, diagnose_with_share(folder, 0.0)
+
+
 def kinds_of(study: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """What the finding about the layer says of every kind of fault."""
     (found,) = [one for one in study["findings"] if one["code"] == "FUS003"]
@@ -67,9 +74,10 @@ def test_the_size_follows_from_the_bits_that_are_saved() -> None:
     assert find_least_share(32 - SURE_BITS, 2) == pytest.approx(1 - 2.0**-32)
 
 
-def test_a_fault_above_the_size_that_is_told_is_found_and_one_far_below_is_not(tmp_path: Path) -> None:
-    nothing = diagnose_with_share(tmp_path / "nothing", 0.0)
-    told = kinds_of(nothing)[SET]
+def test_a_fault_above_the_size_that_is_told_is_found_and_one_far_below_is_not(
+    unexplained: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    told = kinds_of(unexplained[1])[SET]
     assert told["tried"] == told["generated"] > 0
     assert not told["in_part"]
     above = kinds_of(diagnose_with_share(tmp_path / "above", told["least"] * 1.15))[SET]
@@ -80,8 +88,8 @@ def test_a_fault_above_the_size_that_is_told_is_found_and_one_far_below_is_not(t
     assert not below["in_part"]
 
 
-def test_the_answer_stands_in_every_form_of_the_report(tmp_path: Path) -> None:
-    study = diagnose_with_share(tmp_path, 0.0)
+def test_the_answer_stands_in_every_form_of_the_report(unexplained: tuple[Path, dict[str, Any]]) -> None:
+    study = unexplained[1]
     for told in (" ".join(render_text(study).split()), " ".join(render_html(study).split())):
         assert "the smallest region that holds the error is" in told
         assert "Ruled out by trying: faults that make" in told
@@ -89,8 +97,8 @@ def test_the_answer_stands_in_every_form_of_the_report(tmp_path: Path) -> None:
         assert "Next: " in told
 
 
-def test_every_kind_is_told_in_users_words(tmp_path: Path) -> None:
-    kinds = kinds_of(diagnose_with_share(tmp_path, 0.0))
+def test_every_kind_is_told_in_users_words(unexplained: tuple[Path, dict[str, Any]]) -> None:
+    kinds = kinds_of(unexplained[1])
     assert len(kinds) > 5
     with speak_language("zh"):
         assert [kind for kind in kinds if say_in_language(kind) == kind] == []
@@ -104,7 +112,7 @@ def next_command(folder: Path, study: dict[str, Any]) -> list[str]:
 
 
 def test_a_region_of_several_nodes_is_halved_by_what_is_recorded_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unexplained: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = diagnose_with_share(tmp_path, 0.0, shown=("a",))
     (found,) = [one for one in study["findings"] if one["code"] == "FUS003"]
@@ -112,8 +120,7 @@ def test_a_region_of_several_nodes_is_halved_by_what_is_recorded_next(
     assert "record 'h' as well" in " ".join(render_text(study).split())
     asked = next_command(tmp_path, study)
     # It is recorded once more, with that tensor.
-    diagnose_with_share(tmp_path / "more", 0.0)
-    (tmp_path / "more" / "recorded").rename(tmp_path / "recorded-again")
+    (tmp_path / "recorded-again").symlink_to(unexplained[0] / "recorded")
     monkeypatch.chdir(tmp_path)
     assert exit_status(*asked, "--study", "again") == 1
     again = read_study(tmp_path / "again")
@@ -121,9 +128,10 @@ def test_a_region_of_several_nodes_is_halved_by_what_is_recorded_next(
     assert again["suspects"][0]["site"]["tensor"] == "h"
 
 
-def test_a_region_of_one_node_is_reduced_for_the_runtimes_authors(tmp_path: Path) -> None:
-    study = diagnose_with_share(tmp_path, 0.0)
-    asked = next_command(tmp_path, study)
-    assert asked == ["reduce", str(tmp_path / "study")]
+def test_a_region_of_one_node_is_reduced_for_the_runtimes_authors(
+    unexplained: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    asked = next_command(*unexplained)
+    assert asked == ["reduce", str(unexplained[0] / "study")]
     assert exit_status(*asked, "-o", str(tmp_path / "proof.zip"), "--quiet") == 0
     assert (tmp_path / "proof.zip").stat().st_size > 0

@@ -10,25 +10,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 from command_line import exit_status, read_study
 from hardware import needs_bfloat16
 from parityscope.backends.onnxruntime_sessions import open_path
-from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image
 from parityscope.testing.networks import write_network
-from proving.models.efficientnet import efficientnet_lite0
-from proving.models.fetching import require
 from proving.several_causes import cases, planted
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.little_search(8.0)
 
 CASES = cases(1)
 FAULTY = [name for name, case in CASES.items() if case.named]
@@ -151,32 +143,3 @@ def test_without_time_for_more_the_first_cause_is_told_and_the_others_are_listed
     assert _diagnosed("exchanged bindings and TF32", tmp_path, "--time", "1e-9s", "--format", "json") == 1
     document = json.loads(capfd.readouterr().out)
     assert any(skip["reason"] == "the time budget is spent" and skip["asked"] for skip in document["skipped"])
-
-
-def test_a_trained_classifier_given_bgr_by_a_file_that_lost_a_bound(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    require("eff-weights")
-    model = efficientnet_lite0(tmp_path / "eff.onnx")
-    placing = Placing(size=(224, 224), fit="central", kernel="bicubic-antialias", shorter=256)
-    recipe = Recipe(input="image", placing=placing, scale=1.0, mean=(127.0,), deviation=(128.0,))
-    photograph = prepare_image(recipe, read_image(require("coffee")))
-    write_npz(tmp_path / "inputs" / "000000.npz", {"image": np.asarray(photograph)})
-    message = onnx.load(model)
-    graph = message.graph
-    clip = [node for node in graph.node if node.op_type == "Clip"][12]
-    del clip.input[2:]
-    for node in graph.node:
-        for place, name in enumerate(node.input):
-            if name == "image":
-                node.input[place] = "bgr"
-    graph.initializer.append(numpy_helper.from_array(np.array([2, 1, 0]), "order"))
-    graph.node.insert(0, helper.make_node("Gather", ["image", "order"], ["bgr"], axis=1))
-    onnx.save(message, tmp_path / "deployed.onnx")
-    words = ["--inputs", str(tmp_path / "inputs"), "--candidate", f"ort?model={tmp_path / 'deployed.onnx'}", "--quiet"]
-    assert exit_status("diagnose", str(model), *words, "--study", str(tmp_path / "study"), "--format", "json") == 1
-    document = json.loads(capfd.readouterr().out)
-    causes = [one for one in document["findings"] if one["role"] == "cause"]
-    assert [one["code"] for one in causes] == ["PRE001", "FUS002"]
-    assert causes[1]["site"]["node"] == clip.name
-    assert document["sequence"]["verdict"] == "within"

@@ -104,20 +104,19 @@ def test_the_detector_is_lost_in_float16_and_lives_in_the_others() -> None:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("precision", ["f16", "bf16"])
 @pytest.mark.story
-def test_marking_every_tensor_of_the_recogniser_changes_no_bit(precision: str) -> None:
+def test_marking_every_tensor_of_the_recogniser_changes_no_bit() -> None:
     path = require("ocr-rec")
     feeds = ocr_rec_input(rendered_line("Parityscope 97,903,600"))
     model = load_model(path)
     (output,) = (value.name for value in model.outputs)
     names = [str(value.name) for node in model.graph().graph for value in node.outputs if value.name != output]
     _, reference = run(path, "ort", feeds)
-    _, plain = run(path, f"sim:{precision}", feeds)
-    session, marked = run(path, f"sim:{precision}", feeds, *names)
+    _, plain = run(path, "sim:f16", feeds)
+    session, marked = run(path, "sim:f16", feeds, *names)
     assert not session.absent
     assert marked.keys() == {output, *names}
     np.testing.assert_array_equal(plain[output], marked[output])
     assert 1e-4 < distance(reference[output], plain[output]) < 0.2
     floats = {name: array for name, array in marked.items() if array.dtype == np.float32}
-    assert all(np.array_equal(array, round_to(array, FORMATS[precision]), equal_nan=True) for array in floats.values())
+    assert all(np.array_equal(array, round_to(array, FORMATS["f16"]), equal_nan=True) for array in floats.values())

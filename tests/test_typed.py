@@ -449,9 +449,7 @@ def test_what_is_written_computes_what_is_predicted(model: ir.Model, data: st.Da
     assert not any(user in casts for node in casts for user, _ in node.outputs[0].uses())
 
 
-@pytest.mark.parametrize(
-    "identity", ["ocr-cls", "ocr-rec", "ocr-det", "magika", "minilm-i8", "vad-15", "vad-18", "vad-seq"]
-)
+@pytest.mark.parametrize("identity", ["ocr-cls", "magika", "minilm-i8", "vad-15", "vad-18", "vad-seq"])
 @pytest.mark.story
 def test_trained_models(identity: str) -> None:
     path = require(identity)

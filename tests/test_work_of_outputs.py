@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
@@ -27,6 +28,7 @@ _RUNS = 400
 _SLACK = 20.0  # chosen: a step is priced with all that is done about its session's call, which was six times that call
 
 
+@pytest.mark.search_of(1.0)
 def test_a_search_in_vain_costs_at_most_five_times_what_one_with_layers_may(tmp_path: Path) -> None:
     draw = np.random.default_rng(4)
     sizes = {"w1": (20, 14), "b1": (14,), "w2": (14, 16), "b2": (16,)}

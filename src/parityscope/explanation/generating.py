@@ -44,7 +44,7 @@ _FEW_BITS = 45.0  # chosen: one fitted number and what it is about
 _HIDES = 0.5  # chosen: of the squared error
 _NEAR = 12  # nodes before and behind the stretch whose tensors are looked at; chosen
 _BASES = 3  # arithmetics that edits are tried on top of
-_SHARE_OF_TIME = 1.5  # of what arithmetics may take, for each of them; chosen
+SHARE_OF_TIME = 1.5  # of what arithmetics may take, for each of them; chosen
 _ALL_REGIONS = 4.0  # times what the first search of all may take: each may take a quarter of what is left; chosen
 _NBYTES = 256 << 20  # of the context's tensors, for all samples; chosen
 
@@ -76,7 +76,7 @@ class Surroundings:
 
 def budget_of_searches(options: ExplanationOptions, share: float = 1.0) -> TimeBudget:
     """What the searches of all regions may take together; a share of what is usual."""
-    return TimeBudget(left=_ALL_REGIONS * _SHARE_OF_TIME * options.seconds * share)
+    return TimeBudget(left=_ALL_REGIONS * SHARE_OF_TIME * options.seconds * share)
 
 
 def generate_hypotheses(
