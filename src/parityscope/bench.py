@@ -63,8 +63,8 @@ class Bench:
 
     `converted_from()` compares the graph of a reference that is a network before its conversion with the file's.
 
-    `rewritten(name, edit)` runs a copy of the file that the candidate runs, which `edit` changes in place; it gives None where
-    `edit` says that there was nothing to change, and is None itself where the candidate is given no file.
+    `rewritten[side](name, edit)` runs a copy of the file that the "reference" or the "candidate" runs, which `edit` changes in
+    place; it gives None where `edit` says that there was nothing to change. A side that is given no file is not in it.
 
     `watched(i, tensors)` is `candidate(i)` while it also has to give back the intermediate tensors named, by the reference's
     names; None where nothing can be asked of it.
@@ -84,7 +84,9 @@ class Bench:
     converted: Run | None = None
     honest: Run | None = None
     simulated: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
-    rewritten: Callable[[str, Callable[[ir.Model], bool]], Run | None] | None = None
+    rewritten: Mapping[str, Callable[[str, Callable[[ir.Model], bool]], Run | None]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
     kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     graphs: Callable[[], Compared] | None = None

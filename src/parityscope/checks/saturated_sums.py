@@ -7,10 +7,10 @@ instructions a processor multiplies such numbers in pairs and adds each pair in 
 How it shows: the file is right in float arithmetic, with its optimizer off, and on newer processors; on this one it is wrong by
 far more than the steps of eight bits, layer for layer.
 
-How we test for it: the candidate's own file is copied with one thing changed, which changes no value: each int8 weight of a
-product is written as uint8, 128 higher, with its zero point 128 higher too (and activations likewise, which runtimes do to
-signed ones by themselves). That takes another kernel, whose sums are 32 bits wide. The same candidate runs the copy; what is
-gone of the error was saturation.
+How we test for it: a side's own file is copied with one thing changed, which changes no value: each int8 weight of a product is
+written as uint8, 128 higher, with its zero point 128 higher too (and activations likewise, which runtimes do to signed ones by
+themselves). That takes another kernel, whose sums are 32 bits wide. The same side runs the copy; what is gone of the error was
+saturation. It may be the reference's: a file that is quantized already is right on a GPU, and wrong here.
 
 What it is confused with: an optimizer that rewrites layers wrongly (FUS011), which is right as well with the optimizer off;
 layers that seem to compute another function (FUS002), which a sum that is cut off resembles.
@@ -25,7 +25,8 @@ Manual, VPMADDUBSW; oneDNN's documentation of int8 computation, "Processors with
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -45,14 +46,21 @@ if TYPE_CHECKING:
     from parityscope.bench import Bench
     from parityscope.examination import Examination
 
-# What multiplies: (where it reads the activation's zero point, the weight, and the weight's zero point).
+# What multiplies: (where it reads the activation's zero point, the weight, its scale, and its zero point), for each weight. An
+# activation that it quantizes itself is unsigned, and a weight without a scale beside it has one zero point.
 _INTEGER = {
-    "QLinearConv": (2, 3, 5),
-    "QLinearMatMul": (2, 3, 5),
-    "ConvInteger": (2, 1, 3),
-    "MatMulInteger": (2, 1, 3),
+    "QLinearConv": ((2, 3, 4, 5),),
+    "QLinearMatMul": ((2, 3, 4, 5),),
+    "ConvInteger": ((2, 1, None, 3),),
+    "MatMulInteger": ((2, 1, None, 3),),
+    "MatMulIntegerToFloat": ((4, 1, 3, 5),),
+    "DynamicQuantizeMatMul": ((None, 1, 2, 3),),
+    "DynamicQuantizeLSTM": ((None, 1, 8, 9), (None, 2, 10, 11)),
+    "QGemm": ((2, 3, 4, 5),),
+    "QAttention": ((6, 1, 4, 7),),
 }
 _FLOAT = of_kind("product")
+_SIDES: tuple[Literal["reference", "candidate"], ...] = ("reference", "candidate")
 _SEVEN_BITS = 64  # 255 * 64 * 2 is 32,640, the largest sum of a pair that 16 bits hold
 _OFFSET = 128
 _WIDE = ("avx512_vnni", "avx_vnni")  # instructions that add such products in 32 bits
@@ -60,39 +68,43 @@ _LEAST = 0.1  # of the squared error, chosen: below that another cause is the st
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    features = known.environments[1].get("cpu features", "").split()
-    if bench.rewritten is None or "avx2" not in features or set(_WIDE) & set(features):
-        return
-    yield Claim(
-        words="sums of eight-bit products saturate in 16 bits",
-        predicts=Prediction(
-            change="write the candidate's int8 weights as uint8 with the same values, which takes a kernel with wide sums",
-            measure="worst relative L2 error of the outputs",
-            if_true="it falls, though the file says the same",
-            if_false="it stays",
-        ),
-        cost_s=RUN_S * 2 * len(bench.samples),
-        runs="candidate",
-        test=lambda: _test_claim(known, bench),
-    )
+    for side, environment in zip(_SIDES, known.environments, strict=True):
+        features = environment.get("cpu features", "").split()
+        if side not in bench.rewritten or "avx2" not in features or set(_WIDE) & set(features):
+            continue
+        yield Claim(
+            words="sums of eight-bit products saturate in 16 bits"
+            + ("" if side == "candidate" else ": the reference's"),
+            predicts=Prediction(
+                change="write int8 weights as uint8 with the same values, which takes a kernel with wide sums",
+                measure="worst relative L2 error of the outputs",
+                if_true="it falls, though the file says the same",
+                if_false="it stays",
+            ),
+            cost_s=RUN_S * 2 * len(bench.samples),
+            runs=side,
+            test=partial(_test_claim, known, bench, side),
+        )
 
 
-def _test_claim(known: Examination, bench: Bench) -> Shown:
+def _test_claim(known: Examination, bench: Bench, side: str) -> Shown:
     changed: list[str] = []
 
     def edit(model: ir.Model) -> bool:
         changed.extend(_unsign_weights(model))
         return bool(changed)
 
-    run = None if bench.rewritten is None else bench.rewritten("unsigned", edit)
+    run = bench.rewritten[side]("unsigned", edit)
     if run is None:
         return show_refuted(None, "no product of eight-bit numbers has weights of more than seven bits")
-    before, after = [], []
+    before: list[Misfit] = []
+    after: list[Misfit] = []
     wrong = {pair.site.tensor for pair in known.beyond}  # where steps of eight bits err more, saturation may not show
     for index in bench.samples:
-        reference = {name: array for name, array in bench.reference(index).items() if name in wrong}
-        before.append(measure_misfit(known, reference, bench.candidate(index)))
-        after.append(measure_misfit(known, reference, run(bench.inputs(index))))
+        sides = {"reference": bench.reference(index), "candidate": bench.candidate(index)}
+        for seen, each in ((before, sides), (after, {**sides, side: run(bench.inputs(index))})):
+            reference = {name: array for name, array in each["reference"].items() if name in wrong}
+            seen.append(measure_misfit(known, reference, each["candidate"]))
     worst, left = (_worst_of(each) for each in (before, after))
     share = 1.0 - (math.hypot(*(one.error for one in after)) / math.hypot(*(one.error for one in before))) ** 2
     because = (
@@ -101,25 +113,32 @@ def _test_claim(known: Examination, bench: Bench) -> Shown:
     )
     if not share >= _LEAST:
         return show_refuted(worst, because, after=left.error)
-    names = {other: name for name, other in known.names.items()}
+    names = {other: name for name, other in known.names.items()} if side == "candidate" else {}
     first = next((known.places[one] for name in changed if (one := names.get(name, name)) in known.places), None)
-    text = (
-        "quantize again with reduce_range=True (weights of seven bits), or with unsigned weights "
-        "(weight_type=QuantType.QUInt8); processors with VNNI do not need it"
-    )
-    trial = tell_trial(worst, left, "the candidate's own file with unsigned weights")
+    where = "in the candidate" if side == "candidate" else "in the reference, which is wrong"
     return Shown(
         because=because,
         before=worst.error,
         after=left.error,
-        sentence=f"Sums of eight-bit products saturate in 16 bits on this processor, which has no VNNI: {because}.",
+        sentence=f"Sums of eight-bit products saturate in 16 bits {where}, on a processor without VNNI: {because}.",
         confidence=share,
-        confidence_from="the share of the error, in squares, that is gone from the candidate itself with wide sums",
+        confidence_from="the share of the error, in squares, that is gone with wide sums and nothing else changed",
         share=share,
         site=first,
-        repairs=(OfferedRepair(repair="quantize_again", text=text, trial=trial),),
-        details={"products": changed},
+        repairs=(_offer_repair(side, worst, left),),
+        details={"products": changed, "side": side},
     )
+
+
+def _offer_repair(side: str, worst: Misfit, left: Misfit) -> OfferedRepair:
+    trial = tell_trial(worst, left, "the same file with unsigned weights")
+    again = (
+        "quantize again with reduce_range=True (weights of seven bits), or with unsigned weights "
+        "(weight_type=QuantType.QUInt8); processors with VNNI do not need it"
+    )
+    if side == "reference":
+        again = f"judge it on a processor with VNNI, or against a file that holds everywhere: {again}"
+    return OfferedRepair(repair="quantize_again", text=again, trial=trial)
 
 
 def _worst_of(misfits: list[Misfit]) -> Misfit:
@@ -130,11 +149,7 @@ def _unsign_weights(model: ir.Model) -> list[str]:
     """Writes int8 weights of products with uint8 as uint8 of the same values; gives what these products give, in order."""
     graph, made, changed = model.graph, {}, []
     _unsign_activations(model)
-    for node in list(graph):
-        found = _find_weight(node)
-        if found is None:
-            continue
-        holder, weight, scale, zero = found
+    for product, (holder, weight, scale, zero) in [(each, found) for each in graph for found in _find_weights(each)]:
         source = holder.inputs[weight]
         values = constant_input(holder, weight)
         if (
@@ -144,10 +159,10 @@ def _unsign_weights(model: ir.Model) -> list[str]:
             or int(np.abs(values.astype(int)).max(initial=0)) <= _SEVEN_BITS
         ):
             continue
-        key = (source, holder.inputs[scale])
+        key = (source, None if scale is None else holder.inputs[scale])
         if key not in made:
             held = constant_input(holder, zero)
-            scales = constant_input(holder, scale) if scale != weight else None
+            scales = None if scale is None else constant_input(holder, scale)
             zeros = np.zeros(() if scales is None else scales.shape, np.int8) if held is None else held
             made[key] = tuple(
                 add_constant(graph, (one.astype(np.int16) + _OFFSET).astype(np.uint8), f"{source.name}::{what}")
@@ -157,8 +172,8 @@ def _unsign_weights(model: ir.Model) -> list[str]:
             holder.resize_inputs(zero + 1)
         holder.replace_input_with(weight, made[key][0])
         holder.replace_input_with(zero, made[key][1])
-        changed.append(str(node.outputs[0].name))
-    return changed
+        changed.append(str(product.outputs[0].name))
+    return list(dict.fromkeys(changed))
 
 
 def _unsign_activations(model: ir.Model) -> None:
@@ -177,21 +192,21 @@ def _unsign_activations(model: ir.Model) -> None:
                 each.replace_input_with(2, raised)
 
 
-def _find_weight(node: ir.Node) -> tuple[ir.Node, int, int, int] | None:
-    """The node that holds a product's int8 weight, and where: (node, weight, scale, zero point); None for other nodes."""
-    if node.op_type in _INTEGER:
-        zero, weight, its_zero = _INTEGER[node.op_type]
-        point = constant_input(node, zero)
-        signed = point is not None and point.dtype != np.uint8
-        return None if signed else (node, weight, weight + 1 if node.op_type[0] == "Q" else weight, its_zero)
+def _find_weights(node: ir.Node) -> Iterator[tuple[ir.Node, int, int | None, int]]:
+    """The nodes that hold a product's int8 weights, and where: (node, weight, scale, zero point)."""
+    for zero, weight, scale, its_zero in _INTEGER.get(node.op_type, ()):
+        point = None if zero is None else constant_input(node, zero)
+        if point is None or point.dtype == np.uint8:
+            yield node, weight, scale, its_zero
     if node.op_type not in _FLOAT:
-        return None
+        return
     left, right = (value.producer() if value is not None else None for value in node.inputs[:2])
     if left is None or right is None or {left.op_type, right.op_type} != {"DequantizeLinear"}:
-        return None
+        return
     point = constant_input(left, 2)
     # Without a zero point its type is uint8, unless the quantizer says otherwise.
-    return (right, 0, 1, 2) if point is None or point.dtype == np.uint8 else None
+    if point is None or point.dtype == np.uint8:
+        yield right, 0, 1, 2
 
 
 _RNG = np.random.default_rng(44)
@@ -217,13 +232,28 @@ _FULL = {
     * _RNG.choice([-1, 1], 8).astype(np.int8)[:, None, None, None]
 }
 _SEVEN = {"w": _FULL["w"] // 2}
+# A file of integers is the reference, as a quantizer leaves it; the other says the same in sums of 24 bits.
+_COUNTED = """<ir_version: 8, opset_import: ["" : 17]> g (uint8[4,64] x) => (float[4,8] y) {
+  n = MatMulInteger(x, k)
+  y = Cast<to = 1>(n)
+}"""
+_IN_FLOATS = """<ir_version: 8, opset_import: ["" : 17]> g (uint8[4,64] x) => (float[4,8] y) {
+  a = Cast<to = 1>(x)
+  b = Cast<to = 1>(k)
+  y = MatMul(a, b)
+}"""
+_COUNTS = {"k": _RNG.integers(40, 128, size=(64, 8)).astype(np.int8)}
+_LARGE = {"x": _RNG.integers(180, 256, size=(4, 64)).astype(np.uint8)}
 _BRIGHT = {"x": _RNG.uniform(0.7, 1.0, size=(1, 16, 8, 8)).astype(np.float32)}
 
 CHECK = Check(
     code="RNG005",
     title="Sums of eight-bit products saturate",
     propose=_propose_claims,
-    holds=(Example(model=_PLAIN, candidate_model=_STEPPED, inputs=_BRIGHT, constants=_FULL, candidate="ort"),),
+    holds=(
+        Example(model=_PLAIN, candidate_model=_STEPPED, inputs=_BRIGHT, constants=_FULL, candidate="ort"),
+        Example(model=_COUNTED, candidate_model=_IN_FLOATS, inputs=_LARGE, constants=_COUNTS, candidate="ort"),
+    ),
     holds_not=(
         # Seven bits hold; and an error of another kind in a file that would saturate.
         Example(model=_PLAIN, candidate_model=_STEPPED, inputs=_BRIGHT, constants=_SEVEN, candidate="ort"),

@@ -100,7 +100,11 @@ def open_bench(
             if origins and backend_named(reference.backend).write_graph
             else None,
             executed=functools.partial(asked.executed, write) if write and not candidate.option("model") else None,
-            rewritten=asked.rewritten if backend_named(candidate.backend).tries_repairs else None,
+            rewritten={
+                side: functools.partial(asked.rewritten, side)
+                for side, target in (("reference", reference), ("candidate", candidate))
+                if backend_named(target.backend).tries_repairs
+            },
             watched=asked.watched
             if backend_named(candidate.backend).observes and not is_recording(candidate)
             else None,
@@ -254,17 +258,18 @@ class _Sessions:
         return {name: found[name] for name in tensors if name in found}
 
     def rewritten(
-        self, name: str, edit: Callable[[ir.Model], bool]
+        self, side: str, name: str, edit: Callable[[ir.Model], bool]
     ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None:
-        """The candidate with a copy of its file that `edit` changed; None if that says that there was nothing to change."""
+        """A side with a copy of its file that `edit` changed; None if that says that there was nothing to change."""
         import onnx_ir as ir
 
-        copy = model_of(self._case.model, self._runs_candidate).graph()
+        target = self._runs_reference if side == "reference" else self._runs_candidate
+        copy = model_of(self._case.model, target).graph()
         if not edit(copy):
             return None
         path = self._held.enter_context(scratch_folder("rewritten")) / f"{name}.onnx"
         ir.save(copy, path)
-        return self.runner(with_option(self._runs_candidate, "model", str(path)))
+        return self.runner(with_option(target, "model", str(path)))
 
     def watched(self, index: int, tensors: Sequence[str]) -> Mapping[str, np.ndarray]:
         marked = Capture(tensors=tuple(self._names.get(name, name) for name in tensors))
