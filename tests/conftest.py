@@ -33,21 +33,20 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 # them does not end with them while the other processes wait; `make test` shows the slowest tests.
 STORIES = (
     "test_checks",
-    "test_several_causes",
-    "test_bindings",
-    "test_hostile",
-    "test_founding_preprocessing",
     "test_outputs_alone",
-    "test_isolation",
-    "test_docs",
     "test_explanation",
+    "test_isolation",
     "test_large_model",
-    "test_site",
+    "test_docs",
+    "test_hostile",
+    "test_founding_clip",
     "test_kills",
+    "test_several_causes",
+    "test_founding_preprocessing",
     "test_fairness",
+    "test_bindings",
     "test_resume",
     "test_main_job",
-    "test_founding_clip",
     "test_preprocessing",
     "test_first_screens_page",
     "test_bad_candidates",
@@ -73,6 +72,7 @@ STORIES = (
     "test_many_bindings",
     "test_old_runtimes",
     "test_page",
+    "test_site",  # it shows what the examples of checks gave, which are whole by then
 )
 
 

@@ -155,6 +155,7 @@ def test_an_input_on_a_grid_is_told(layer: str, fault: Fault, words: str) -> Non
     assert any("('x') " in one and f"quantized to 8 bits {words}" in one for one in found), found
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("layer", list(LAYERS))
 @pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
 def test_half_precision_is_no_grid(layer: str, kind: type) -> None:

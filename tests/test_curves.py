@@ -87,6 +87,7 @@ def test_it_is_drawn_and_told_as_pairs(planted: dict[str, Any]) -> None:
         assert "the curve" not in render_text(planted)
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("give", [lambda h: h, lambda h: h + 1e-2 * np.random.default_rng(1).normal(size=h.shape)])
 def test_a_right_layer_and_noise_are_no_curve(give: Callable[[np.ndarray], np.ndarray], tmp_path: Path) -> None:
     assert curves_of(diagnose_recorded(tmp_path, give)) == []

@@ -75,6 +75,7 @@ def _diagnosed(folder: Path, candidate: str, *words: str, verb: str = "diagnose"
     return code, json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize(
     ("name", "declared"), [("half", "f16"), ("island", "f16"), ("stored", "bf16"), ("quantized", "int8")]
 )

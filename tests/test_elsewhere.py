@@ -146,6 +146,7 @@ def test_a_causal_mask_that_is_off_by_one_is_called_that(first_hidden: int, tmp_
     assert "the mask 'mask' off by one: moved by" in first["claim"].partition("It cannot be told from")[0]
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("form", ["f16", "bf16"])
 def test_a_right_deployment_is_neither_moved_nor_mixed(form: str) -> None:
     found = parityscope.diagnose(_network(), candidate=f"sim:{form}", inputs=_samples()).document

@@ -385,8 +385,8 @@ def test_few_sessions_have_threads_of_their_own_and_few_are_kept() -> None:
 @pytest.mark.story
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 @pytest.mark.story
-def test_ten_thousand_kinds_of_nodes_keep_few_sessions_threads_and_bytes() -> None:
-    kinds = 10_000
+def test_thousands_of_kinds_of_nodes_keep_few_sessions_threads_and_bytes() -> None:
+    kinds = 5_000
     body = "".join(f"y{at + 1} = LeakyRelu <alpha = {1e-5 * (at + 1):.6f}> (y{at}) " for at in range(kinds))
     text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[4] y0) => (float[4] y{kinds}) {{ {body} }}'
     world, sessions = World(name="plain", program=_program(text)), Sessions()
@@ -396,7 +396,9 @@ def test_ten_thousand_kinds_of_nodes_keep_few_sessions_threads_and_bytes() -> No
     np.testing.assert_array_equal(given[f"y{kinds}"], np.ones(4, np.float32))
     assert len(sessions) == LIMIT
     assert _threads() <= threads + 2
-    assert resident_memory() - nbytes < LIMIT * 300_000  # what is kept; all kinds of 60 kB would be five times that
+    assert (
+        resident_memory() - nbytes < LIMIT * 300_000
+    )  # what is kept; all kinds of 60 kB would be more than twice that
 
 
 _OF_ALL_TYPES = {

@@ -226,12 +226,11 @@ def test_honest_weak_channels_are_within_on_many_samples(tmp_path: Path, precisi
     assert not any("by part" in one["what"] for one in found["skipped"])
 
 
-@pytest.mark.parametrize(("bad", "count"), [([617], 1000), ([], 200)], ids=["one bad", "none"])
-def test_many_small_samples(tmp_path: Path, bad: list[int], count: int) -> None:
-    fault = _without_a_weak_channel(bad)
-    code, found = _judged(tmp_path, _CHAIN, _CHAINED, _weak_images(count, 2e-5), fault, "f16")
-    assert code == bool(bad), found["outputs"]
-    assert not bad or found["outputs"][0]["reason"].startswith("sample 617, index 5 of axis 1: ")
+def test_one_bad_of_many_small_samples(tmp_path: Path) -> None:
+    fault = _without_a_weak_channel([317])
+    code, found = _judged(tmp_path, _CHAIN, _CHAINED, _weak_images(400, 2e-5), fault, "f16")
+    assert code == 1, found["outputs"]
+    assert found["outputs"][0]["reason"].startswith("sample 317, index 5 of axis 1: ")
 
 
 def test_a_bad_sample_of_an_output_without_parts_beside_two_that_err_more(tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_planted_layers_are_named(truth: str) -> None:
     assert right == 1, dict(table)
 
 
+@pytest.mark.search_of(1.0)
 def test_clean_layers_are_not_called_bugs() -> None:
     assert not explanations.clean_layers(40, 3)
 

@@ -314,7 +314,7 @@ def test_the_verdict_and_the_map_are_on_the_first_screen(name: str, browser: Bro
     for width in WIDTHS:
         with open_page(browser, text, width=width) as page:
             found[str(width)] = run_script(page, asked)
-            if width == WIDTHS[-1]:
+            if width == WIDTHS[-1] and name in NAMES[::4]:  # tests/test_page.py asks it of every kind of page
                 assert find_violations(page) == []
     held = json.loads(BOXES.read_text("utf-8")) if BOXES.exists() else {}
     if os.environ.get("UPDATE_GOLDEN"):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sysconfig
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -13,13 +11,13 @@ import pytest
 
 from command_line import exit_status
 from parityscope.arithmetic.islands import find_islands, model_ignoring_islands
-from parityscope.arithmetic.typed import typed_model
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
-from proving.models.fetching import require
-from proving.models.labelled_files import file_tokens
 from simulated import detype
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIXED = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[4,64] x) => (float[4,16] y) {
@@ -96,34 +94,6 @@ def test_an_island_that_is_honoured_is_not_blamed(tmp_path: Path, capfd: pytest.
     found = diagnosed(path, tmp_path / "x.npz", "sim", capfd)
     assert found["verdict"] == "within"
     assert "CST003" not in {one["code"] for one in found["findings"]}
-
-
-@pytest.mark.model
-@pytest.mark.story
-def test_the_island_of_a_real_classifier(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Magika in FP16 with its second normalization and GELU in FP32: every file is then of one type."""
-    original = load_model(require("magika"))
-    keep = {MAGIKA + name: "f32" for name in KEPT}
-    ir.save(typed_model(original.graph(), "f16", keep).model, tmp_path / "mixed.onnx")
-    mixed = load_model(tmp_path / "mixed.onnx")
-    ignored = detype(model_ignoring_islands(mixed.graph(), find_islands(mixed.graph())))
-    typed = detype(mixed.graph())
-    answers = []
-    for number, name in enumerate(("json/decoder.py", "decimal.py", "LICENSE.txt")):
-        x = {"bytes": file_tokens((Path(sysconfig.get_path("stdlib")) / name).read_bytes())}
-        write_npz(tmp_path / "files" / f"{number}.npz", x)
-        outputs = ignored(x)
-        write_npz(tmp_path / "engine" / f"{number}.npz", outputs)
-        answers.append((int(typed(x)["target_label"].argmax()), int(outputs["target_label"].argmax())))
-    assert answers[0][0] == answers[1][0] != answers[2][0]  # two programs in Python and a text
-    assert len({wrong for _, wrong in answers}) == 1
-    found = diagnosed(mixed.path, tmp_path / "files", f"saved?path={tmp_path / 'engine'}", capfd)
-    first = found["findings"][0]
-    assert (found["verdict"], first["code"], first["role"]) == ("beyond", "CST003", "cause")
-    assert first["site"]["node"].startswith(f"{MAGIKA}LayerNorm_1/")
-    assert first["site"]["op_type"] in {"ReduceSum", "Mul"}
-    # GELU's island is not needed on these files, and is not named.
-    assert all("LayerNorm_1" in node for node in first["details"]["nodes"])
 
 
 def test_islands_are_what_casts_enclose(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_padding_that_counts_in_the_attention_is_a_mask_left_out_there(tmp_path:
     assert "left out" in found["claim"]
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("half", [False, True])
 def test_padding_that_does_not_count_is_not_blamed(tmp_path: Path, half: bool) -> None:
     study = diagnose_recorded(tmp_path, ENCODER, half=half)

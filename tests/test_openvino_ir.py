@@ -140,6 +140,7 @@ def test_what_somebody_changed_in_an_ir_is_named_first(
     assert words in first["claim"]
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("half", [False, True])
 def test_an_ir_as_openvino_made_it_is_not_blamed(
     capsys: pytest.CaptureFixture[str], reference: Path, half: bool

@@ -715,6 +715,7 @@ def test_a_normalization_in_training_mode_is_named_and_no_weight_is(
     assert "model.eval()" in first["repairs"][0]["text"]
 
 
+@pytest.mark.search_of(1.0)
 def test_a_normalization_that_is_folded_on_one_side_alone_is_not_blamed(tmp_path: Path) -> None:
     reference, candidate = _exported(tmp_path, training=False)
     write_npz(tmp_path / "samples" / "0.npz", X[0])

@@ -226,6 +226,7 @@ def test_a_file_that_is_broken_somewhere_still_tells_what_differs_elsewhere(name
     assert left_out["fix"]
 
 
+@pytest.mark.search_of(1.0)
 def test_a_right_deployment_whose_file_lost_its_data_is_not_blamed(tmp_path: Path) -> None:
     document = _Deployment(tmp_path).diagnosed(_unfound_data, status=0)
     assert document["verdict"] == "within"
@@ -314,6 +315,7 @@ def test_an_attribute_beside_a_weight_that_cannot_be_read_is_told(tmp_path: Path
     assert "Unpack w2" in json.dumps(document["skipped"])
 
 
+@pytest.mark.search_of(1.0)
 def test_a_right_deployment_with_operators_of_its_own_is_not_blamed(tmp_path: Path) -> None:
     document = _Deployment(tmp_path).diagnosed(_own_operator("r"), _packed_weight, status=0)
     assert document["verdict"] == "within"
@@ -426,6 +428,7 @@ def test_what_was_recorded_inside_stands_for_a_node_that_neither_side_can_run(tm
     assert share > 0.99
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize(("own", "both"), [("r", False), ("r", True), ("y", True)])
 def test_a_right_candidate_is_not_blamed_for_a_node_that_nothing_runs(own: str, both: bool, tmp_path: Path) -> None:
     sides = _sides(tmp_path, own, None, *([_own_operator(own)] if both else []))

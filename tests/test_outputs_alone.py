@@ -324,6 +324,7 @@ def test_what_does_the_same_is_told_with_what_would_decide(tmp_path: Path) -> No
     assert first["details"]["record"]
 
 
+@pytest.mark.search_of(1.0)
 def test_a_right_recording_in_half_precision_is_not_blamed(tmp_path: Path) -> None:
     narrow = SHORT.replace("(x, w1, b1)", "(coarse, w1, b1)").replace(
         "  a = Gemm", "  small = Cast<to = 10>(x)\n  coarse = Cast<to = 1>(small)\n  a = Gemm"

@@ -96,6 +96,7 @@ def test_a_part_or_a_move_of_an_inner_result_is_told_from_the_outputs(plant: str
     assert told in f"{first['claim']} {first['details']['alike']} {first['details']['equal']}", first["claim"]
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("form", ["f16", "bf16"])
 def test_a_right_deployment_has_no_part(form: str) -> None:
     found = parityscope.diagnose(_network(), candidate=f"sim:{form}", inputs=_samples()).document

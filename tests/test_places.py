@@ -130,6 +130,7 @@ def test_a_place_that_moves_from_sample_to_sample_is_not_claimed(tmp_path: Path)
     assert not [one for one in found if "only at" in one["claim"]]
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("form", ["f16", "bf16"])
 def test_a_right_deployment_has_no_place(form: str) -> None:
     found = parityscope.diagnose(_network(), candidate=f"sim:{form}", inputs=_samples()).document

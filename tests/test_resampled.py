@@ -100,6 +100,7 @@ def test_an_input_that_is_read_half_a_pixel_off_is_told(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("size", [0.0, 0.05])
 def test_a_right_layer_and_noise_are_not_called_resampled(size: float, tmp_path: Path) -> None:
     def fault(arrays: list[np.ndarray]) -> list[np.ndarray]:

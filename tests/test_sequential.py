@@ -122,14 +122,14 @@ def test_samples_are_taken_until_it_is_sure(
 def test_workers_stop_at_the_same_sample(tmp_path: Path, bad: float) -> None:
     """Workers do tasks side by side, and what they did beyond the one that made it sure does not count."""
     told = []
-    for more in ([], ["--workers", "2"], ["--workers", "3"]):
+    for more in ([], ["--workers", "2"]):
         assert exit_status(*network(tmp_path, bad), *more) == (1 if bad else 0)
         study = tmp_path / "study"
         document = read_study(study)
         (finding,) = [one for one in document["findings"] if one["code"] == "SURE"]
         told.append((document["verdict"], document["inputs"]["samples"], finding["details"], document["outputs"]))
         shutil.rmtree(study)
-    assert told[1:] == [told[0]] * 2
+    assert told[1] == told[0]
 
 
 def test_a_sample_is_read_when_it_is_drawn(tmp_path: Path) -> None:

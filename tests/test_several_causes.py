@@ -113,6 +113,7 @@ def test_two_outputs_that_were_each_processed_in_another_way(tmp_path: Path, cap
         assert document["sequence"]["verdict"] == "within"
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_clean_deployment_has_no_sequence(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _diagnosed(name, tmp_path) == 0
