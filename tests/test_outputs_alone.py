@@ -789,6 +789,22 @@ def test_of_many_inputs_that_which_is_scaled_is_fitted_first(tmp_path: Path) -> 
     assert (found.alike[0].guess.site.output, found.alike[0].edit.words) == ("x0::read", "the result scaled by 20")
 
 
+GATED = """(float[6,20] x) => (float[6,5] y) {
+    t = Unsqueeze(x, zero)
+    all, last, cell = LSTM<hidden_size = 14>(t, gates, again, offsets, lengths, state, state, peepholes)
+    h = Squeeze(last, zero)
+    y = Gemm(h, w4, b4)
+}"""
+PICKED = """(float[6,20] x) => (float[6,7] y) {
+    a = Gemm(x, w1, b1)
+    largest = ArgMax<axis = 1, keepdims = 0>(a)
+    places = Mod(largest, four)
+    each = Unsqueeze(places, one)
+    all = Add(each, starts)
+    e = Gather(table, all)
+    s = ReduceMean<axes = [1], keepdims = 0>(e)
+    y = Tanh(s)
+}"""
 # Of each what it computes, what the deployment holds otherwise, and what is said of that.
 UNSLOPED = {
     "the threshold of a decision": (
@@ -813,14 +829,14 @@ UNSLOPED = {
         "iou_threshold ('iou') [0.3]",
     ),
     "the order of gates": (
-        """(float[6,20] x) => (float[6,5] y) {
-            t = Unsqueeze(x, zero)
-            all, last, cell = LSTM<hidden_size = 14>(t, gates, again, offsets, lengths, state, state, peepholes)
-            h = Squeeze(last, zero)
-            y = Gemm(h, w4, b4)
-        }""",
+        GATED,
         {name: turn_gates(MORE[name]) for name in ("gates", "again", "offsets")},
-        "4 blocks (gates) of constants [1, 2, 3] in the order",
+        "the gates of W, R, B in the order i, f, c, o",
+    ),
+    "the order of gates, but for a bias": (
+        GATED,
+        {name: turn_gates(MORE[name]) for name in ("gates", "again")},
+        "the gates of W, R in the order i, f, c, o",
     ),
     "the order of directions": (
         """(float[6,20] x) => (float[6,5] y) {
@@ -855,18 +871,14 @@ UNSLOPED = {
         "attribute axis 1 in place of 0",
     ),
     "places that are one off each": (
-        """(float[6,20] x) => (float[6,7] y) {
-            a = Gemm(x, w1, b1)
-            largest = ArgMax<axis = 1, keepdims = 0>(a)
-            places = Mod(largest, four)
-            each = Unsqueeze(places, one)
-            all = Add(each, starts)
-            e = Gather(table, all)
-            s = ReduceMean<axes = [1], keepdims = 0>(e)
-            y = Tanh(s)
-        }""",
+        PICKED,
         {"starts": np.array([0, 4, 8])},
         "[0, 4, 8] in place of [0, 5, 10]",
+    ),
+    "two of many rows that are picked from": (
+        PICKED,
+        {"table": MORE["table"][[0, 6, *range(2, 6), 1, *range(7, 15)]]},
+        "('table') indices 1 and 6 of axis 0 exchanged",
     ),
     "a number that several steps read": (
         """(float[6,20] x) => (float[6,12] y) {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.graphs import Names
 
 # Gates in the order in which weights are stacked, by operator.
-GATES = {name: STANDARD[name].gates for name in of_kind("recurrent")}
+GATES = {name: len(STANDARD[name].gates) for name in of_kind("recurrent")}
 _DEFAULTS = {name: STANDARD[name].activations for name in GATES}
 # Activation (in small letters) -> the defaults of the alpha and beta that it takes. NaN: ONNX states none (Affine,
 # ScaledTanh), or ONNX Runtime has another (ThresholdedRelu).

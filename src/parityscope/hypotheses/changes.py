@@ -12,9 +12,10 @@ import ml_dtypes
 import numpy as np
 
 from parityscope.hypotheses.grids import SYMMETRIC, ZERO_POINT, Grid, Sharing
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     Change = Callable[[np.ndarray], np.ndarray]
 
@@ -238,7 +239,7 @@ def _changes_along_axis(array: np.ndarray, axis: int, length: int) -> Iterator[t
     for count in blocks_of(length):
         for order in _block_orders(count):
             said = ", ".join(map(str, order))
-            yield f"{count} blocks of axis {axis} in the order {said}", lambda a, o=order: _reorder_blocks(a, axis, o)
+            yield f"{count} blocks of axis {axis} in the order {said}", BlockOrder(axis, order, length)
         for block in range(count):
             yield (
                 f"block {block} of {count} of axis {axis} zeroed",
@@ -265,9 +266,19 @@ def _block_orders(count: int) -> list[tuple[int, ...]]:
     return [tuple(b if i == a else a if i == b else i for i in first) for a, b in pairs]
 
 
-def _reorder_blocks(array: np.ndarray, axis: int, order: Sequence[int]) -> np.ndarray:
-    shape = (*array.shape[:axis], len(order), array.shape[axis] // len(order), *array.shape[axis + 1 :])
-    return array.reshape(shape).take(order, axis).reshape(array.shape)
+@dataclass(frozen=True, slots=True)
+class BlockOrder:
+    """Equal blocks of `length` indices of an axis in another order; of an axis twice as long, those of both halves."""
+
+    axis: int
+    order: tuple[int, ...]
+    length: int
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """The array so."""
+        halves, block = array.shape[self.axis] // self.length, self.length // len(self.order)
+        shape = (*array.shape[: self.axis], halves, len(self.order), block, *array.shape[self.axis + 1 :])
+        return array.reshape(shape).take(self.order, self.axis + 1).reshape(array.shape)
 
 
 def _interleave_blocks(array: np.ndarray, axis: int, rows: int, columns: int) -> np.ndarray:

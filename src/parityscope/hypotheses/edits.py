@@ -36,6 +36,7 @@ class StretchEdit:
         node: Takes the place of the step's node: other attributes or another operator.
         opset: The version of the operator set in which the step is meant; None for the model's own.
         before: What the step reads, from what it would read.
+        each: The inputs that `before` changes, by place, where it changes each as an array alone.
         after: What the step gives (its first output), from what it would give.
         whole: The stretch's result on one sample, computed in another way.
         reads: Which of its inputs, by place, the step (or `node`) reads, in order; None where that is as it was. Says in a graph
@@ -53,6 +54,7 @@ class StretchEdit:
     node: onnx.NodeProto | None = None
     opset: int | None = None
     before: Callable[[Arrays], Arrays] | None = None
+    each: Mapping[int, Callable[[np.ndarray], np.ndarray]] = field(default_factory=lambda: MappingProxyType({}))
     after: Callable[[np.ndarray], np.ndarray] | None = None
     whole: Callable[[ComputedStretch, int], np.ndarray] | None = None
     reads: tuple[int | None, ...] | None = None

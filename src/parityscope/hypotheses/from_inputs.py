@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.hypotheses.changes import FORMATS, blocks_of, changes_of, round_to_format
+from parityscope.hypotheses.changes import FORMATS, BlockOrder, blocks_of, changes_of, round_to_format
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import integers_near, lists_near, reals_near, thresholds_near
 from parityscope.hypotheses.functions import FUNCTIONS
@@ -23,7 +23,7 @@ from parityscope.hypotheses.schemas import (
 from parityscope.operators import OPERATORS, role_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     import onnx
 
@@ -150,14 +150,25 @@ def edit_of_input(
     place: int, words: str, bits: float, index: int, change: Change | np.ndarray | None, **numbers: float
 ) -> StretchEdit:
     """An input changed, given as another array, or left out (None); `numbers` are what was fitted."""
+    if callable(change):
+        return edit_of_inputs(place, words, bits, {index: change}, **numbers)
     return StretchEdit(words=words, bits=bits, at=place, before=_replace_input(index, change), numbers=numbers)
 
 
-def _replace_input(index: int, new: Change | np.ndarray | None) -> Callable[[Arrays], Arrays]:
+def edit_of_inputs(place: int, words: str, bits: float, each: Mapping[int, Change], **numbers: float) -> StretchEdit:
+    """Several inputs, by place, each changed as an array alone."""
+
     def before(arrays: Arrays) -> Arrays:
-        old = arrays[index] if index < len(arrays) else None
-        made = new if not callable(new) else None if old is None else new(old)
-        found = [made if place == index else array for place, array in enumerate(arrays)]
+        return [
+            each[index](array) if index in each and array is not None else array for index, array in enumerate(arrays)
+        ]
+
+    return StretchEdit(words=words, bits=bits, at=place, before=before, each=each, numbers=numbers)
+
+
+def _replace_input(index: int, new: np.ndarray | None) -> Callable[[Arrays], Arrays]:
+    def before(arrays: Arrays) -> Arrays:
+        found = [new if place == index else array for place, array in enumerate(arrays)]
         while new is None and found and found[-1] is None:
             found.pop()
         return found
@@ -283,49 +294,24 @@ def joint_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
         if len(having) > 1:
             bits = 6 + math.log2(len(each[having[0]]))
             together = {index: each[index][words] for index in having}
-            yield StretchEdit(
-                words=f"constants {having} all {words}", bits=bits, at=place, before=change_each(together)
-            )
-    if node.op_type not in OPERATORS or not OPERATORS[node.op_type].gates:
-        yield from block_order_edits(place, arrays, (2, 3, 4), 7)
-
-
-def change_each(by_index: Mapping[int, Change]) -> Callable[[Arrays], Arrays]:
-    """Several inputs changed as arrays."""
-    return lambda arrays: [
-        by_index[index](array) if index in by_index and array is not None else array
-        for index, array in enumerate(arrays)
-    ]
-
-
-def block_order_edits(
-    place: int, arrays: Mapping[int, np.ndarray], counts: Sequence[int], bits: float
-) -> Iterator[StretchEdit]:
-    """Blocks of one axis of all constants that have it in another order, those twice as long in both halves.
-
-    `counts` says into how many the axis may fall; `bits` is what it takes to say so, beside the order.
-    """
+            yield edit_of_inputs(place, f"constants {having} all {words}", bits, together)
     for axis in range(max(array.ndim for array in arrays.values())):
         length = min(array.shape[axis] for array in arrays.values() if array.ndim > axis)
         fitting = [i for i, a in arrays.items() if a.ndim > axis and a.shape[axis] in (length, 2 * length)]
-        for count in counts if len(fitting) > 1 else ():
-            if count not in blocks_of(length):
-                continue
-            for order in list(itertools.permutations(range(count)))[1:]:
-
-                def change(
-                    array: np.ndarray, axis: int = axis, order: tuple[int, ...] = order, n: int = length
-                ) -> np.ndarray:
-                    halves = np.split(array, array.shape[axis] // n, axis)
-                    blocks = [np.split(half, len(order), axis)[index] for half in halves for index in order]
-                    return np.concatenate(blocks, axis)
-
-                yield StretchEdit(
-                    words=f"{count} blocks (gates) of constants {fitting} in the order {list(order)}",
-                    bits=bits + math.log2(math.factorial(count)),
-                    at=place,
-                    before=change_each(dict.fromkeys(fitting, change)),
+        counts = {2, 3, 4}.intersection(blocks_of(length)) if len(fitting) > 1 and not gates_of(node) else ()
+        for order in itertools.chain.from_iterable(itertools.permutations(range(count)) for count in sorted(counts)):
+            if list(order) != sorted(order):
+                bits, changes = (
+                    7 + math.log2(math.factorial(len(order))),
+                    dict.fromkeys(fitting, BlockOrder(axis, order, length)),
                 )
+                words = f"{len(order)} blocks (gates) of constants {fitting} in the order {list(order)}"
+                yield edit_of_inputs(place, words, bits, changes)
+
+
+def gates_of(node: onnx.NodeProto) -> str:
+    """A letter for each gate of a recurrent layer, in the order of its weights; none of any other operator."""
+    return OPERATORS[node.op_type].gates if node.op_type in OPERATORS else ""
 
 
 def near_constant_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.hypotheses.changes import BlockOrder
 from parityscope.hypotheses.edits import StretchEdit
-from parityscope.hypotheses.from_inputs import block_order_edits, change_each, edit_of_input, label_of_input
+from parityscope.hypotheses.from_inputs import edit_of_input, edit_of_inputs, gates_of, label_of_input
+from parityscope.hypotheses.schemas import schema_of
 from parityscope.operators import OPERATORS
 
 if TYPE_CHECKING:
@@ -30,18 +32,20 @@ _LAYOUT_BITS = 5.0  # of a square constant transposed, say; chosen, as an attrib
 
 def layout_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Edits of the layout of what `node`, the step at `place`, reads."""
-    operator = OPERATORS.get(node.op_type)
     constants = stretch.context.constants
     arrays = {index: constants[name] for index, name in enumerate(node.input) if name in constants}
-    if operator is not None and operator.gates > 1:
+    count = len(gates_of(node))
+    if count > 1:
         # States, lengths and peepholes have other numbers of blocks, if any.
-        weights = {index: array for index, array in arrays.items() if 0 < index < len(operator.inputs)}
-        if weights:
-            yield from block_order_edits(place, weights, (operator.gates,), _GATE_BITS)
+        weights = [index for index in arrays if 0 < index < len(OPERATORS[node.op_type].inputs)]
+        length = min((arrays[index].shape[1] for index in weights), default=0)
+        for order in itertools.permutations(range(count)) if length and length % count == 0 else ():
+            if list(order) != sorted(order):
+                bits = _GATE_BITS + math.log2(math.factorial(count))
+                yield edit_of_gates(stretch, place, node, weights, BlockOrder(1, order, length), bits)
         if all(len(array) == 2 for array in arrays.values()):
             turned: Change = lambda array: np.ascontiguousarray(array[::-1])  # noqa: E731
-            before = change_each(dict.fromkeys(arrays, turned))
-            yield StretchEdit(words="its two directions exchanged", bits=_LAYOUT_BITS, at=place, before=before)
+            yield edit_of_inputs(place, "its two directions exchanged", _LAYOUT_BITS, dict.fromkeys(arrays, turned))
     for index, array in arrays.items():
         for one, other in itertools.combinations(range(array.ndim), 2):
             if array.dtype.kind == "f" and array.shape[one] == array.shape[other] > 1:
@@ -50,6 +54,16 @@ def layout_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> 
                 yield edit_of_input(place, words, _LAYOUT_BITS, index, swapped)
     if node.op_type in {"Reshape", "Flatten"}:
         yield from _axes_edits(stretch, place, node)
+
+
+def edit_of_gates(
+    stretch: ComputedStretch, place: int, node: onnx.NodeProto, weights: Sequence[int], order: BlockOrder, bits: float
+) -> StretchEdit:
+    """The gates of some of a recurrent layer's weights, by place, in another order."""
+    schema, letters = schema_of(node, stretch.context.opsets), gates_of(node)
+    names = ", ".join(str(index) if schema is None else schema.inputs[index].name for index in weights)
+    words = f"the gates of {names} in the order {', '.join(letters[gate] for gate in order.order)}"
+    return edit_of_inputs(place, words, bits, dict.fromkeys(weights, order))
 
 
 def _axes_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:

@@ -96,8 +96,9 @@ class Operator:
     typed_like: int | None = None
     #: of its body's inputs and its own the first that hold data, and the first such of the body's outputs
     carries: tuple[int, int] | None = None
-    #: of a recurrent layer: gates, in the order of its weights, and the activations that it has when none is named
-    gates: int = 0
+    #: of a recurrent layer: a letter for each gate, in the order of its weights, and the activations that it has when none is
+    #: named
+    gates: str = ""
     activations: tuple[str, ...] = ()
     #: float attributes and what their absence means, where that is another number in a narrower format
     defaults: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -75,7 +75,7 @@ OPERATORS = (
         "recurrent",
         inputs=("input", "weight", "recurrent weight", "bias"),
         multiplies=(1, 2),
-        gates=3,
+        gates="zrh",
         activations=("Sigmoid", "Tanh"),
     ),
     Operator(
@@ -83,7 +83,7 @@ OPERATORS = (
         "recurrent",
         inputs=("input", "weight", "recurrent weight", "bias"),
         multiplies=(1, 2),
-        gates=4,
+        gates="iofc",
         activations=("Sigmoid", "Tanh", "Tanh"),
     ),
     Operator(
@@ -91,7 +91,7 @@ OPERATORS = (
         "recurrent",
         inputs=("input", "weight", "recurrent weight", "bias"),
         multiplies=(1, 2),
-        gates=1,
+        gates="i",
         activations=("Tanh",),
     ),
 )

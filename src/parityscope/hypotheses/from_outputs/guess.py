@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -71,3 +72,14 @@ class Guess:
     def everything(self, edit: StretchEdit) -> tuple[tuple[EditSite, StretchEdit], ...]:
         """All that is changed where this guess's own edit is that."""
         return ((self.site, edit), *self.others, *((site, edit) for site in self.rule))
+
+
+def guesses_unpredicted(sites: Sequence[EditSite], kinds: Sequence[str]) -> list[Guess]:
+    """All edits of some kinds: they are tried whatever a derivative says, which is not made for a large change."""
+    found = []
+    for site in sites:
+        try:
+            found += [Guess(site=site, kind=kind, edit=edit) for kind, edit in site.edits(kinds)]
+        except ParityError:  # a step that cannot be run alone has no edits
+            continue
+    return found

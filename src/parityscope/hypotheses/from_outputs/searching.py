@@ -23,13 +23,14 @@ from parityscope.hypotheses.from_outputs.families import (
     filters_of,
     operators_of,
 )
-from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
+from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess, guesses_unpredicted
 from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, search_second_fault
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.rules import list_number_rules, list_rules, reads_number, reads_threshold
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
+from parityscope.hypotheses.from_outputs.together import try_together
 from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 from parityscope.hypotheses.from_places import edit_at_place
 from parityscope.hypotheses.power import find_least_share
@@ -205,7 +206,7 @@ def _open_search(outputs: KnownOutputs, trying: Callable[[str], None], banned: f
         sites=sites,
         trials=trials,
         predictor=predictor,
-        plain=[one for one in _guesses_unpredicted(sites, PLAIN) if _is_plain(one)],
+        plain=[one for one in guesses_unpredicted(sites, PLAIN) if _is_plain(one)],
         until=until,
     )
 
@@ -221,9 +222,9 @@ def _try_rules(found: OutputsSearch) -> None:
     whole = [site for site in found.sites if site.inner is None and site.whole_step]
     trials.until = found.reference.meter.share_of(until, _OF_THRESHOLDS)
     thresholds = [site for site in whole if reads_threshold(site)]
-    trials.run_plain(_guesses_unpredicted(thresholds, ("changed constants",)))
-    numbers = _guesses_unpredicted(whole, ("attributes",))
-    numbers += _guesses_unpredicted([site for site in whole if reads_number(site)], ("changed constants",))
+    trials.run_plain(guesses_unpredicted(thresholds, ("changed constants",)))
+    numbers = guesses_unpredicted(whole, ("attributes",))
+    numbers += guesses_unpredicted([site for site in whole if reads_number(site)], ("changed constants",))
     trials.until = found.reference.meter.share_of(until, _OF_NUMBERS)
     trials.run_rules(list_number_rules(numbers))
     trials.until = until
@@ -298,17 +299,6 @@ def _is_plain(guess: Guess) -> bool:
     return guess.kind in PLAIN and guess.edit is not None and guess.edit.bits <= PLAIN_BITS
 
 
-def _guesses_unpredicted(sites: Sequence[EditSite], kinds: Sequence[str]) -> list[Guess]:
-    """All edits of some kinds: they are tried whatever a derivative says, which is not made for a large change."""
-    found = []
-    for site in sites:
-        try:
-            found += [Guess(site=site, kind=kind, edit=edit) for kind, edit in site.edits(kinds)]
-        except ParityError:  # a step that cannot be run alone has no edits
-            continue
-    return found
-
-
 def _try_all_there(found: OutputsSearch) -> None:
     """Every edit, and every other operator, where something explains most of the error: what comes near may stand in for one.
 
@@ -323,10 +313,10 @@ def _try_all_there(found: OutputsSearch) -> None:
     best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])[:_NEAR_SITES]
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
     for site in best:
-        trials.run_plain(_guesses_unpredicted([site], (*PLAIN, "operators")))
+        trials.run_plain(guesses_unpredicted([site], (*PLAIN, "operators")))
     trials.until = found.reference.meter.share_of(trials.until, _LONGER)
     trials.run_plain(_guesses_in_part(trials))
-    trials.run_plain(_guesses_unpredicted(best, EARLY))
+    trials.run_plain(guesses_unpredicted(best, EARLY))
 
 
 def _guesses_in_part(trials: Trials) -> list[Guess]:
@@ -364,7 +354,7 @@ def _try_cheapest(found: OutputsSearch) -> None:
     for site in sorted(found.sites, key=lambda one: reference.cost(one.step)):
         if left <= 0:
             break
-        guesses = _guesses_unpredicted([site], EARLY)
+        guesses = guesses_unpredicted([site], EARLY)
         left -= len(guesses) * reference.cost(site.step)
         chosen += guesses if left > 0 else ()
     found.trials.run_plain(chosen, 1.0)
@@ -395,7 +385,7 @@ def _try_entries(found: OutputsSearch) -> None:
     """What may be done to the inputs: what only moves values, usual scales, shifts and filters with what is fitted, all else."""
     trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
-    guesses = _guesses_unpredicted(entries, (*EARLY, *LATE))
+    guesses = guesses_unpredicted(entries, (*EARLY, *LATE))
     trials.until = found.reference.meter.share_of(until, _MOVED)
     trials.run_moves([one for one in guesses if one.kind == _MOVING])
     trials.until = until
@@ -436,6 +426,7 @@ _STAGES = (
     SearchStage(_predict_all, 0.5, goes_on=True),
     SearchStage(_try_plain_guesses, 0.5),
     SearchStage(_try_guesses, 0.6, goes_on=True),
+    SearchStage(try_together, 0.3),
     SearchStage(_try_neighbours),
     SearchStage(_try_all_there),
     SearchStage(_try_cheapest, 0.5),

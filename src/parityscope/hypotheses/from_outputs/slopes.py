@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LOOKED_AT = 16384  # elements whose quantiles the nodes are; what they cost is what as many take to be gathered
 _POINTS = 4096  # of a range, by which the node before a value is found
 _NODES = 256  # between which an elementwise change is taken to be straight; chosen
+_MOST_GATHERED = 1 << 20  # elements of what is picked from; chosen, as the adjoints of all of it are written down
 _MOST_EXCHANGED = 256  # indices of an axis of which all pairs are looked at; chosen
 
 
@@ -128,7 +129,7 @@ def constant_adjoints(
     """
     rule = _RULES.get(step.op_type)
     arrays = [inputs[index] for index in range(len(inputs))]
-    if rule is None or any(array is not None and array.dtype != np.float32 for array in arrays):
+    if rule is None or any(array is not None and array.dtype.kind == "f" != array.dtype.char for array in arrays):
         return {}
     shaped = adjoint.reshape(*result.shape, -1)
     found: dict[int, np.ndarray] = {}
@@ -216,6 +217,24 @@ def _slopes_of_normalization(
     return np.asarray(along * (1 / size if index == 1 else -0.5 * scale / size**3)[:, None])
 
 
+def _slopes_of_gather(
+    step: ProgramStep, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int
+) -> np.ndarray | None:
+    data, places = arrays[0], arrays[1]
+    if index or data is None or places is None or data.size > _MOST_GATHERED:
+        return None
+    found = np.zeros((*data.shape, adjoint.shape[-1]), np.float32)
+    if step.op_type == "Gather":
+        axis = step.node.attributes.get_int("axis", 0) % data.ndim
+        rows = adjoint.reshape(*data.shape[:axis], places.size, *data.shape[axis + 1 :], adjoint.shape[-1])
+        np.add.at(np.moveaxis(found, axis, 0), places.ravel(), np.moveaxis(rows, axis, 0))
+    elif not step.node.attributes.get_int("batch_dims", 0):
+        np.add.at(found, tuple(np.moveaxis(places, -1, 0)), adjoint)
+    else:
+        return None
+    return found
+
+
 def _slopes_of_convolution(
     step: ProgramStep, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int
 ) -> np.ndarray | None:
@@ -270,6 +289,7 @@ _RULES = {
     "MatMul": _slopes_of_product,
     "Gemm": _slopes_of_gemm,
     "Conv": _slopes_of_convolution,
+    **dict.fromkeys(("Gather", "GatherND"), _slopes_of_gather),
     "BatchNormalization": _slopes_of_normalization,
     "LayerNormalization": _slopes_of_normalization,
 }
