@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,8 @@ MORE = {
             "square": (20, 20),
             "second": (20, 20),
             "taps": (1, 1, 7),
+            "to_seven": (10, 7),
+            "w6": (16, 16),
         }.items()
     },
     **{
@@ -877,8 +880,8 @@ UNSLOPED = {
     ),
     "two of many rows that are picked from": (
         PICKED,
-        {"table": MORE["table"][[0, 6, *range(2, 6), 1, *range(7, 15)]]},
-        "('table') indices 1 and 6 of axis 0 exchanged",
+        {"table": MORE["table"][[8, *range(1, 8), 0, *range(9, 15)]]},
+        "('table') indices 0 and 8 of axis 0 exchanged",
     ),
     "a number that several steps read": (
         """(float[6,20] x) => (float[6,12] y) {
@@ -932,6 +935,37 @@ UNSLOPED = {
         ("d = Conv<pads = [3, 3]", "d = Conv<pads = [2, 4]"),
         "attribute pads [2, 4] in place of [3, 3]",
     ),
+    "a dilation with its padding": (
+        """(float[6,20] x) => (float[6,5] y) {
+            a = Gemm(x, of_boxes, beside)
+            each = Unsqueeze(a, one)
+            c = Conv<pads = [3, 3], strides = [2]>(each, taps)
+            e = Elu(c)
+            d = Conv<pads = [3, 3], strides = [2]>(e, taps)
+            t = Tanh(d)
+            h = Squeeze(t, one)
+            p = MatMul(h, to_seven)
+            y = MatMul(p, out)
+        }""",
+        ("c = Conv<pads = [3, 3]", "c = Conv<dilations = [2], pads = [6, 6]"),
+        "attributes dilations [2] and pads [6, 6] in place of [1] and [3, 3]",
+    ),
+    "a function of several steps at all places": (
+        """(float[6,20] x) => (float[6,12] y) {
+            a = Gemm(x, w1, b1)
+            r = Sigmoid(a)
+            h = Mul(a, r)
+            t = Gemm(h, w2, b2)
+            s = Sigmoid(t)
+            u = Mul(t, s)
+            v = Gemm(u, w6)
+            o = Sigmoid(v)
+            z = Mul(v, o)
+            y = Gemm(z, w3)
+        }""",
+        lambda text: re.sub(r"Mul\((.), .\)", r"Relu(\1)", text),
+        "at each of 3 Mul behind Sigmoid: Relu in place of Mul",
+    ),
     "the order in which axes are merged": (
         """(float[6,20] x) => (float[6,5] y) {
             a = Gemm(x, w1, b1)
@@ -951,10 +985,70 @@ def test_what_no_slope_leads_to_is_found(tmp_path: Path, fault: str, monkeypatch
     monkeypatch.setattr("test_outputs_alone.WEIGHTS", WEIGHTS | MORE)
     body, change, words = UNSLOPED[fault]
     network = f'<ir_version: 8, opset_import: ["" : 17]> g {body}'
-    deployed, weights = (network.replace(*change), {}) if isinstance(change, tuple) else (network, change)
+    deployed, weights = network, change if isinstance(change, dict) else {}
+    if not isinstance(change, dict):
+        deployed = network.replace(*change) if isinstance(change, tuple) else change(network)
     first = findings(diagnose(tmp_path / "wrong", deployed, weights, network=network))[0]
     assert (first["code"], first["role"]) == ("FUS014", "cause")
     assert words in first["claim"] + str(first["details"]["alike"]) + str(first["details"]["equal"])
+
+
+# Of each what it computes, what the caller of the deployment gives it otherwise, and what is said of that.
+GIVEN: dict[str, tuple[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]], str]] = {
+    "a time in thousandths": (
+        """(float[1] time, float[n,4] x) => (float[1,5] y) {
+            angles = Mul(time, rates)
+            s = Sin(angles)
+            m = ReduceMean<axes = [0], keepdims = 1>(x)
+            both = Concat<axis = 1>(s, m)
+            y = MatMul(both, mixed)
+        }""",
+        lambda arrays: {"time": arrays["time"] / 1000},
+        "the result scaled by 0.001",
+    ),
+    "a length with its padding": (
+        """(int64[1] length, float[n,4] x) => (float[1,5] y) {
+            sizes = Shape(x)
+            rows = Gather<axis = 0>(sizes, nought)
+            places = Range(nought, rows, single)
+            inside = Less(places, length)
+            counts = Cast<to = 1>(inside)
+            each = Unsqueeze(counts, one)
+            m = Mul(x, each)
+            s = ReduceMean<axes = [0], keepdims = 1>(m)
+            t = Tanh(s)
+            both = Concat<axis = 1>(rates, t)
+            y = MatMul(both, mixed)
+        }""",
+        lambda arrays: {"length": np.array([len(arrays["x"]) - 1])},
+        "the extent of axis 0 of 'x' plus -1",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", GIVEN)
+def test_what_is_given_in_another_unit_or_with_its_padding_is_named(tmp_path: Path, fault: str) -> None:
+    body, given_otherwise, words = GIVEN[fault]
+    draw = np.random.default_rng(5)
+    weights = {
+        "rates": np.array([[1, 0.1, 0.01, 0.001]], np.float32),
+        "mixed": draw.normal(size=(8, 5)).astype(np.float32),
+        "nought": np.array(0),
+        "single": np.array(1),
+        "one": np.array([1]),
+    }
+    used = {name: array for name, array in weights.items() if name in body}
+    model = write_network(tmp_path / "model.onnx", f'<ir_version: 8, opset_import: ["" : 17]> g {body}', used)
+    run = open_session(load_model(model).graph())
+    samples = []
+    for rows in (9, 12, 7, 10):
+        own = {"time": draw.uniform(0, 900, 1).astype(np.float32), "length": np.array([rows - draw.integers(2, 5)])}
+        x = draw.normal(size=(rows, 4)).astype(np.float32)
+        samples.append({name: array for name, array in {**own, "x": x}.items() if f" {name}" in body})
+    answers = [run({**arrays, **given_otherwise(arrays)}) for arrays in samples]
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}, scale=0.1))
+    assert found.is_exact
+    assert any(one.edit.words == words for one in found.alike)
 
 
 def test_a_token_that_stands_for_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

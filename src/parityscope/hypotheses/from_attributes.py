@@ -54,6 +54,8 @@ def attribute_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) 
         yield from _edits_of_attribute(node, place, name, given.get(name), standard.get(name), schema, rank)
     yield from _exchange_edits(node, place, given)
     yield from _padding_edits(stretch, place, node)
+    if "dilations" in standard:
+        yield from _dilation_edits(stretch, place, node)
     versions = versions_of(node)
     for version in versions:
         if schema is not None and version != schema.since_version:
@@ -194,6 +196,34 @@ def _padding_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -
             node=bare,
             before=lambda arrays, o=options: [np.pad(arrays[0], widths, **o), *arrays[1:]],
         )
+
+
+def _dilation_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """Another dilation of a window, with the padding that leaves every size as it was: whoever writes one writes both."""
+    weights = stretch.value(0, node.input[1]) if len(node.input) > 1 else None
+    windows = np.array(
+        attribute_value(node, "kernel_shape") or (() if weights is None else weights.shape[2:]), np.int64
+    )
+    if not windows.size or attribute_value(node, "auto_pad") not in {None, b"NOTSET"}:
+        return
+    now = np.array(attribute_value(node, "dilations") or [1] * windows.size)
+    pads = np.array(attribute_value(node, "pads") or [0] * (2 * windows.size)).reshape(2, -1)
+    for other in (np.ones_like(now), 2 * now, now // 2, now + 1, now - 1):
+        more = (windows - 1) * (other - now)
+        # On the side that has all of it, where one does; else on both.
+        behind = np.where(pads[0] == pads[1], more // 2, np.where(pads[1] > pads[0], more, 0))
+        padded = pads + np.stack([more - behind, behind])
+        if not more.any() or other.min() < 1 or padded.min() < 0:
+            continue
+        values = {"dilations": other.tolist(), "pads": padded.ravel().tolist()}
+        made = node
+        for name, value in values.items():
+            made = changed_node(made, name, value, INTEGERS)
+        said = " and ".join(f"{name} {describe_value(value)}" for name, value in values.items())
+        words = (
+            f"attributes {said} in place of {describe_value(now.tolist())} and {describe_value(pads.ravel().tolist())}"
+        )
+        yield StretchEdit(words=words, bits=6.0, at=place, node=made)
 
 
 def _exchange_edits(

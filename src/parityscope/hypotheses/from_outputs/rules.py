@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 
 from parityscope.hypotheses.from_outputs.guess import RULE_BITS, Guess
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_values import functions_in_place
 from parityscope.hypotheses.schemas import REAL, gives_decisions, schema_of
+from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import onnx
 
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
@@ -33,6 +36,7 @@ _SAME = 1e-4  # powers of ten: what FP32 leaves of a number that is written down
 _ATTRIBUTE = re.compile(r"attribute (\w+) ")
 EVERYWHERE = ", everywhere"  # behind the kind of an edit that is made at several places
 _INSTEAD = " in place of "
+_POINTWISE, _ACTIVATIONS = with_trait("pointwise"), of_kind("activation")
 _ABOUT_ONE = re.compile(
     r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
 )
@@ -60,6 +64,46 @@ def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
             if front and 1 < len(some) == behind_each[kind, front] < places[kind]
         ]
     return rules
+
+
+def list_function_rules(sites: Sequence[EditSite]) -> list[Guess]:
+    """Another function of one variable at all places that compute the same, in one step or in several (x times Sigmoid of x)."""
+    places: dict[tuple[str, str], list[tuple[EditSite, str]]] = {}
+    for site in sites:
+        if (told := _function_at(site)) is not None:
+            places.setdefault(told[:2], []).append((site, told[2]))
+    rules = []
+    for (op_type, behind), members in places.items():
+        words = f"in place of {op_type}"
+        each = [list(functions_in_place(site.stretch, tensor, words)) for site, tensor in members]
+        for edits in zip(*each, strict=True) if len(members) > 1 else ():
+            guesses = [
+                Guess(site=site, kind="operators", edit=edit) for (site, _), edit in zip(members, edits, strict=True)
+            ]
+            rules.append(join_alike([(one, one.made()) for one in guesses], behind))
+    return rules
+
+
+def _function_at(site: EditSite) -> tuple[str, str, str] | None:
+    """What a step computes of one tensor: its operator, those before it that take part, and the tensor; None of any other."""
+    step, program = site.step, site.reference.program
+    if site.inner is not None or not site.whole_step or step.op_type not in _POINTWISE:
+        return None
+
+    def read_by(one: ProgramStep) -> set[str]:
+        return {name for name in one.inputs if name and name not in program.constants}
+
+    before: set[str] = set()
+    front = read_by(step)
+    while len(front) > 1:
+        made = max((program.steps_of[name] for name in front & program.steps_of.keys()), key=lambda one: one.index)
+        if made.op_type not in _POINTWISE:
+            return None
+        front, before = front - {*made.outputs} | read_by(made), before | {made.op_type}
+    tensor = next(iter(front), "")
+    if tensor not in step.inputs or not (before or step.op_type in _ACTIVATIONS):
+        return None
+    return step.op_type, " and ".join(sorted(before)), tensor
 
 
 def list_number_rules(guesses: Sequence[Guess]) -> list[Guess]:
@@ -145,7 +189,9 @@ def join_alike(members: Members, behind: str = "") -> Guess:
 
 def _words_of_rule(edit: StretchEdit) -> str:
     """What is said of one place, without what is said of that place alone."""
-    return " ".join(_ABOUT_ONE.sub("", edit.words).replace("( taken)", "").split())
+    return " ".join(
+        _ABOUT_ONE.sub("", edit.words).replace("( taken)", "").replace(" of  in place", " in place").split()
+    )
 
 
 def _kind_of(site: EditSite) -> tuple[str, int]:

@@ -26,9 +26,16 @@ from parityscope.hypotheses.from_outputs.families import (
 from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess, guesses_unpredicted
 from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, search_second_fault
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
+from parityscope.hypotheses.from_outputs.read_numbers import edits_of_numbers
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
-from parityscope.hypotheses.from_outputs.rules import list_number_rules, list_rules, reads_number, reads_threshold
+from parityscope.hypotheses.from_outputs.rules import (
+    list_function_rules,
+    list_number_rules,
+    list_rules,
+    reads_number,
+    reads_threshold,
+)
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.together import try_together
 from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
@@ -231,6 +238,11 @@ def _try_rules(found: OutputsSearch) -> None:
     trials.run_rules(list_rules(found.plain))
 
 
+def _try_functions(found: OutputsSearch) -> None:
+    """Another function at all places that compute one: where many are other ones, no derivative sees what each does."""
+    found.trials.run_rules(list_function_rules(found.sites))
+
+
 def _predict_all(found: OutputsSearch) -> None:
     """What a derivative says of every edit; where one explains all, of what lies near, which it may stand in for."""
     trials, predictor, meter = found.trials, found.predictor, found.reference.meter
@@ -385,6 +397,7 @@ def _try_entries(found: OutputsSearch) -> None:
     """What may be done to the inputs: what only moves values, usual scales, shifts and filters with what is fitted, all else."""
     trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
+    trials.run_plain([Guess(site=site, kind=_MOVING, edit=edit) for site in entries for edit in edits_of_numbers(site)])
     guesses = guesses_unpredicted(entries, (*EARLY, *LATE))
     trials.until = found.reference.meter.share_of(until, _MOVED)
     trials.run_moves([one for one in guesses if one.kind == _MOVING])
@@ -422,6 +435,7 @@ _STAGES = (
     SearchStage(_try_plain, 0.15),
     SearchStage(_try_rules, 0.15),
     SearchStage(_try_entries, 0.25),  # a wrong preparation is likely
+    SearchStage(_try_functions, 0.15),
     SearchStage(_try_cheapest_of_many, 0.25),
     SearchStage(_predict_all, 0.5, goes_on=True),
     SearchStage(_try_plain_guesses, 0.5),
