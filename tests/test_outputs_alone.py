@@ -758,6 +758,19 @@ def test_a_trial_at_an_early_layer_costs_less_than_its_steps() -> None:
     assert reference.cost(first) < sum(reference.seconds[one.index] for one in reference.after[first.index]) / 2
 
 
+def test_what_a_lost_axis_would_make_thousands_of_times_larger_is_not_computed() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[n,1] x) => (float[n,1] y) {
+        a = Tanh(x)
+        y = Mul(a, x)
+    }"""
+    x = DRAW.normal(size=(3000, 1)).astype(np.float32)
+    reference = open_reference(compile_program(ir.from_proto(parse_network(text))), [{"x": x}], 1 << 30)
+    (a,) = (step.index for step in reference.live if step.op_type == "Tanh")
+    assert reference.respond(0, {a: lambda *_: [x[:1]]})["y"].shape == x.shape
+    with pytest.raises(ParityError, match="many times as large"):
+        reference.respond(0, {a: lambda *_: [x[:, 0]]})
+
+
 @pytest.mark.search_of(1.0)
 def test_a_large_change_in_an_early_layer_is_found_where_a_derivative_misleads(tmp_path: Path) -> None:
     weights = {f"w{number}": DRAW.normal(size=(8, 8)).astype(np.float32) for number in range(3)}

@@ -56,7 +56,7 @@ _PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # quantiles of a constant's sizes bey
 _OF_INPUT = 6.0  # bits of saying which constant
 _FEW = 16  # elements: a constant of fewer is not cut off
 _TENS = (10.0, 0.1, 100.0, 0.01, 1000.0, 0.001)  # per cent, milli
-_SCALES = tuple(factor - 1 for factor in (2.0, 0.5, 0.0, -1.0, 255.0, 1 / 255, 128.0, 1 / 128, *_TENS))
+_SCALES = tuple(factor - 1 for factor in (2.0, 0.5, 0.0, -1.0, *_TENS, 255.0, 1 / 255, 128.0, 1 / 128))
 _SHIFTS = (1.0, -1.0, 0.5, -0.5, 128.0, -128.0)
 _TAPS = (-1, 0, 1)  # of a filter along an axis
 # Along an axis: what changes nothing, what smoothing makes, halves of two neighbours, a mean. A fit starts from each.

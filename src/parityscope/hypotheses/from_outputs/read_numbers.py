@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.stretch import ComputedStretch
 
 _FEW = 64  # integers of an input that says how much there is: a number for each row of a batch; chosen
-_LARGEST = 10  # powers of two that are added at most; chosen
 _BITS = 5.0  # chosen, as for the other changes of an input
 
 
@@ -29,23 +28,21 @@ def edits_of_numbers(site: EditSite) -> Iterator[StretchEdit]:
     array, reference = site.result, site.reference
     if array.dtype.kind not in "iu" or not 0 < array.size <= _FEW or array.size != (*array.shape, 1)[0]:
         return
-    extents = {
-        f"the extent of axis {axis} of '{name}'": (name, axis)
-        for name in reference.program.inputs
-        if name in reference.values[0] and f"{name}::read" != site.output
-        for axis, length in enumerate(reference.values[0][name].shape)
-        if length > 1
-    }
-    offsets = [0, *(sign * 2**power for power in range(_LARGEST + 1) for sign in (-1, 1))]
-    bits = _BITS + math.log2(len(offsets) * (1 + len(extents)))
-    sources: dict[str, tuple[str, int] | None] = {"the result": None, **extents}
-    for words, at in sources.items():
-        for offset in offsets:
+    sources: dict[str, tuple[str, int] | None] = {"the result": None}
+    for name in reference.program.inputs:
+        shapes = [values[name].shape for values in reference.values if name in values]
+        for axis in range(len(shapes[0]) if len(shapes) == len(reference.values) else 0):
+            held = [site.result_on(sample).max() <= shape[axis] for sample, shape in enumerate(shapes)]
+            if all(held) and max(shape[axis] for shape in shapes) > 1:
+                sources[f"the extent of axis {axis} of '{name}'"] = name, axis
+    powers = range(int(array.max()).bit_length())
+    offsets = [0, *(sign * 2**power for power in powers for sign in (-1, 1))]
+    for offset in offsets:
+        for words, at in sources.items():
             if at is not None or offset:
-                said = f"{words} plus {offset}" if offset else f"{words} in place of the result"
                 yield StretchEdit(
-                    words=said,
-                    bits=bits - (math.log2(len(offsets)) if not offset else 0),
+                    words=f"{words} plus {offset}" if offset else f"{words} in place of the result",
+                    bits=_BITS + math.log2(len(sources) * (len(offsets) if offset else 1)),
                     whole=lambda stretch, sample, at=at, by=offset: _numbers(stretch, sample, at) + by,
                 )
 

@@ -7,6 +7,7 @@ too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from parityscope.evaluation.worlds import World
 from parityscope.hypotheses.from_outputs.spending import WorkMeter
 from parityscope.hypotheses.from_outputs.suffixes import Suffixes
 from parityscope.light_dataclasses import dataclass, field, replace
-from parityscope.operators import of_kind
+from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,11 @@ _ITERATION = 1  # whose tensors are looked at inside a loop, from nought: states
 _SHAPES = of_kind("shape")
 _QUANTIZED = of_kind("quantization")
 _RANDOM = of_kind("random")
+_POINTWISE = with_trait("pointwise")
+_MOST_GROWN, _SMALL = (
+    64,
+    1 << 14,
+)  # times as large as the reference's, or as so many elements: then it is not computed; chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -203,6 +209,8 @@ class Reference:
             self._note_changed(sample, step, self.redone[step.index](sample, changed), changed)
             return
         inputs = [self._take_changed(sample, changed, name) for name in step.inputs]
+        if step.op_type in _POINTWISE and _grows(inputs, self.values[sample].get(step.outputs[0])):
+            raise ParityError(f"{step.key} would be many times as large")
         captured = [self._take_changed(sample, changed, name) for name in step.captured] if step.captured else ()
         self._note_changed(sample, step, self.sessions.run(step, inputs, self.program, captured), changed)
 
@@ -310,6 +318,16 @@ def _count_work(reference: Reference, step: ProgramStep) -> tuple[float, float]:
         length = weights / max(1, read[1].shape[0]) if "Conv" in step.op_type else max(read[0].shape[-1:] or (1,))
         products = float(made[0].size) * length
     return elements, products
+
+
+def _grows(inputs: Sequence[np.ndarray | None], known: np.ndarray | None) -> bool:
+    """Whether what is read would be broadcast to much more than the reference's own: shapes of which one was changed."""
+    shapes = [np.shape(array) for array in inputs if array is not None]
+    if known is None or len(shapes) < 2:
+        return False
+    rank = max(map(len, shapes))
+    longest = np.array([(1,) * (rank - len(shape)) + shape for shape in shapes]).max(0, initial=1)
+    return bool(math.prod(longest.tolist()) > _MOST_GROWN * max(known.size, _SMALL))
 
 
 def _are_same(one: np.ndarray | None, other: np.ndarray) -> bool:

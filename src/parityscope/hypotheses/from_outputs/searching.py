@@ -402,11 +402,13 @@ def _try_entries(found: OutputsSearch) -> None:
     trials.until = found.reference.meter.share_of(until, _MOVED)
     trials.run_moves([one for one in guesses if one.kind == _MOVING])
     trials.until = until
-    families = [(site, one) for site in entries for one in (*families_of(site), *filters_of(site))]
-    # Of many inputs that which is wrong is fitted first: one usual amount of each family tells which that is.
-    worth = [_worth_of_start(trials, site, family) for site, family in families]
-    for place in sorted(range(len(families)), key=lambda one: -worth[one]):
-        _try_family(trials, *families[place])
+    # Of many inputs that which is wrong is fitted first: one usual amount tells which that is, then one of each of its families.
+    own = [(site, [*families_of(site), *filters_of(site)]) for site in entries]
+    begun = {id(one): _worth_of_start(trials, site, one) for site, every in own for one in every[:2]}
+    for site, every in sorted(own, key=lambda one: -max((begun[id(family)] for family in one[1][:2]), default=0.0)):
+        begun |= {id(one): _worth_of_start(trials, site, one) for one in every[2:]}
+        for family in sorted(every, key=lambda one: -begun[id(one)]):
+            _try_family(trials, site, family, begun[id(family)])
     trials.run_plain(guesses)
 
 
@@ -418,16 +420,16 @@ def _worth_of_start(trials: Trials, site: EditSite, family: EditFamily) -> float
     return -math.inf if tried is None else tried.explained
 
 
-def _try_family(trials: Trials, site: EditSite, family: EditFamily) -> None:
-    """The usual amounts of a family, and what is fitted from the best of them."""
-    best, amounts = -math.inf, None
-    for start in family.starts:
+def _try_family(trials: Trials, site: EditSite, family: EditFamily, begun: float = -math.inf) -> None:
+    """The usual amounts of a family, and what is fitted from the best of them; `begun` is what the first is known to explain."""
+    tried = [(begun, family.starts[0])]
+    for start in family.starts[begun > -math.inf :]:
         if trials.explains or trials.is_spent:
             return
-        tried = trials.attempt(Guess(site=site, kind=family.kind, edit=family.make(*start)))
-        if tried is not None and tried.explained > best:
-            best, amounts = tried.explained, start
-    if amounts is not None and not trials.explains:
+        one = trials.attempt(Guess(site=site, kind=family.kind, edit=family.make(*start)))
+        tried.append((-math.inf if one is None else one.explained, start))
+    best, amounts = max(tried)
+    if best > -math.inf and not trials.explains:
         trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=amounts))
 
 
