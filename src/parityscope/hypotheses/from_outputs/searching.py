@@ -421,15 +421,21 @@ def _worth_of_start(trials: Trials, site: EditSite, family: EditFamily) -> float
 
 
 def _try_family(trials: Trials, site: EditSite, family: EditFamily, begun: float = -math.inf) -> None:
-    """The usual amounts of a family, and what is fitted from the best of them; `begun` is what the first is known to explain."""
-    tried = [(begun, family.starts[0])]
+    """The usual amounts of a family, and what is fitted from the best of them; `begun` is what the first is known to explain.
+
+    From what explains most of the error it is fitted at once.
+    """
+    best, amounts, fitted = begun, family.starts[0], -math.inf
     for start in family.starts[begun > -math.inf :]:
         if trials.explains or trials.is_spent:
             return
-        one = trials.attempt(Guess(site=site, kind=family.kind, edit=family.make(*start)))
-        tried.append((-math.inf if one is None else one.explained, start))
-    best, amounts = max(tried)
-    if best > -math.inf and not trials.explains:
+        tried = trials.attempt(Guess(site=site, kind=family.kind, edit=family.make(*start)))
+        if tried is not None and tried.explained > best:
+            best, amounts = tried.explained, start
+            if best > _NEAR:
+                fitted = best
+                trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=amounts))
+    if best > fitted and not trials.explains:
         trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=amounts))
 
 
