@@ -219,10 +219,8 @@ def _dilation_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) 
         made = node
         for name, value in values.items():
             made = changed_node(made, name, value, INTEGERS)
-        said = " and ".join(f"{name} {describe_value(value)}" for name, value in values.items())
-        words = (
-            f"attributes {said} in place of {describe_value(now.tolist())} and {describe_value(pads.ravel().tolist())}"
-        )
+        told = [describe_value(one.ravel().tolist()) for one in (other, padded, now, pads)]
+        words = f"attributes dilations {told[0]} and pads {told[1]} in place of {told[2]} and {told[3]}"
         yield StretchEdit(words=words, bits=6.0, at=place, node=made)
 
 

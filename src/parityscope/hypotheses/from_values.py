@@ -85,19 +85,21 @@ def elementwise_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
                 after=lambda array, f=function: f(array.astype(np.float64)).astype(array.dtype),
             )
     for tensor in _alike_inputs(stretch):
-        yield from functions_in_place(stretch, tensor, f"of {tensor!r} in place of it")
+        yield from functions_in_place(
+            stretch, tensor, lambda name, tensor=tensor: f"{name} of {tensor!r} in place of it"
+        )
 
 
-def functions_in_place(stretch: ComputedStretch, tensor: str, words: str) -> Iterator[StretchEdit]:
-    """Every known function of a tensor that the stretch reads, in its place; `words` stand behind its name."""
+def functions_in_place(stretch: ComputedStretch, tensor: str, say: Callable[[str], str]) -> Iterator[StretchEdit]:
+    """Every known function of a tensor that the stretch reads, in its place; `say` makes words of its name."""
     bits = 6 + math.log2(len(FUNCTIONS))
     for name, function in FUNCTIONS.items():
         operator = _operator_in_place(stretch, tensor, name)
         if operator is not None:
-            yield replace(operator, words=f"{name} {words}", bits=bits, pointwise=(tensor, function))
+            yield replace(operator, words=say(name), bits=bits, pointwise=(tensor, function))
             continue
         yield StretchEdit(
-            words=f"{name} {words}",
+            words=say(name),
             bits=bits,
             whole=lambda one, sample, f=function: f(as_float64(_known_value(one, sample, tensor))),
             pointwise=(tensor, function) if name not in _STEPS else None,

@@ -38,7 +38,8 @@ EVERYWHERE = ", everywhere"  # behind the kind of an edit that is made at severa
 _INSTEAD = " in place of "
 _POINTWISE, _ACTIVATIONS = with_trait("pointwise"), of_kind("activation")
 _ABOUT_ONE = re.compile(
-    r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
+    r" ?\('[^']*'\)| of '[^']*'(?= in place of it)|'[^']*'| = \S+(?= left out)|"
+    r"(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
 )
 
 
@@ -74,8 +75,11 @@ def list_function_rules(sites: Sequence[EditSite]) -> list[Guess]:
             places.setdefault(told[:2], []).append((site, told[2]))
     rules = []
     for (op_type, behind), members in places.items():
-        words = f"in place of {op_type}"
-        each = [list(functions_in_place(site.stretch, tensor, words)) for site, tensor in members]
+
+        def say(name: str, op_type: str = op_type) -> str:
+            return f"{name} in place of {op_type}"
+
+        each = [list(functions_in_place(site.stretch, tensor, say)) for site, tensor in members]
         for edits in zip(*each, strict=True) if len(members) > 1 else ():
             guesses = [
                 Guess(site=site, kind="operators", edit=edit) for (site, _), edit in zip(members, edits, strict=True)
@@ -189,9 +193,7 @@ def join_alike(members: Members, behind: str = "") -> Guess:
 
 def _words_of_rule(edit: StretchEdit) -> str:
     """What is said of one place, without what is said of that place alone."""
-    return " ".join(
-        _ABOUT_ONE.sub("", edit.words).replace("( taken)", "").replace(" of  in place", " in place").split()
-    )
+    return " ".join(_ABOUT_ONE.sub("", edit.words).replace("( taken)", "").split())
 
 
 def _kind_of(site: EditSite) -> tuple[str, int]:
