@@ -1039,6 +1039,7 @@ GIVEN: dict[str, tuple[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarr
 }
 
 
+@pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("fault", GIVEN)
 def test_what_is_given_in_another_unit_or_with_its_padding_is_named(tmp_path: Path, fault: str) -> None:
     body, given_otherwise, words = GIVEN[fault]

@@ -208,7 +208,8 @@ def _dilation_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) 
         return
     now = np.array(attribute_value(node, "dilations") or [1] * windows.size)
     pads = np.array(attribute_value(node, "pads") or [0] * (2 * windows.size)).reshape(2, -1)
-    for other in (np.ones_like(now), 2 * now, now // 2, now + 1, now - 1):
+    for dilation in dict.fromkeys(map(tuple, (now // now, 2 * now, now // 2, now + 1, now - 1))):
+        other = np.array(dilation)
         more = (windows - 1) * (other - now)
         # On the side that has all of it, where one does; else on both.
         behind = np.where(pads[0] == pads[1], more // 2, np.where(pads[1] > pads[0], more, 0))

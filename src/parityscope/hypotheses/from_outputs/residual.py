@@ -207,8 +207,9 @@ class Residual:
                 now, same, lost = part.left(np.asarray(array)) if rows is None else (rows.squares, 0, rows.lost)
                 left, whole, both, either = left + now, whole + part.whole, both + same, either + lost
                 count += part.wrong
-                if part.whole > part.noise or now > part.noise:
-                    least = min(least, 1 - max(now - part.noise, 0.0) / part.whole if part.whole else -1.0)
+                rounding = _OF_ROUNDING * part.noise
+                if part.whole > rounding or now > rounding:
+                    least = min(least, 1 - max(now - rounding, 0.0) / part.whole if part.whole else -1.0)
                 if lost:
                     least = min(least, same / lost)
         pattern = both / either if either else 1.0

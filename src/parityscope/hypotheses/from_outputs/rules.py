@@ -105,7 +105,7 @@ def _function_at(site: EditSite) -> tuple[str, str, str] | None:
             return None
         front, before = front - {*made.outputs} | read_by(made), before | {made.op_type}
     tensor = next(iter(front), "")
-    if tensor not in step.inputs or not (before or step.op_type in _ACTIVATIONS):
+    if tensor not in step.inputs or _ACTIVATIONS.isdisjoint({step.op_type, *before}):
         return None
     return step.op_type, " and ".join(sorted(before)), tensor
 
