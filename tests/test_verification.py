@@ -23,7 +23,7 @@ from parityscope.errors import ParityError
 from parityscope.records import Budget, Finding, Policy
 from parityscope.repairs import known_repairs
 from parityscope.report.verification import FORMS, verification_document
-from parityscope.verification import Targets, VerificationSettings, chosen_metric, verify
+from parityscope.verification import Targets, VerificationSettings, verify
 from parityscope.verification.exact import compliance_bounds, mcnemar_p_value, samples_for_coverage
 from parityscope.verification.intervals import bootstrap_interval, samples_needed
 from parityscope.verification.judging import judge_verification
@@ -618,40 +618,6 @@ def test_a_document_is_strict_json(bench: Path) -> None:
 
 
 # --- the detector
-
-
-@pytest.mark.model
-@pytest.mark.story
-def test_the_folded_detector_is_proved_on_pages(tmp_path: Path) -> None:
-    from parityscope.case.formats.npz import write_npz
-    from proving.models.fetching import require
-    from proving.models.pages import page_samples
-
-    path = require("ocr-det")
-    for identity in ("page-image", "camera", "coffee", "chelsea"):
-        require(identity)
-    model = load_model(path)
-    graph = model.graph()
-    for node in [node for node in graph.graph if node.op_type == "BatchNormalization"]:
-        assert fold(graph, str(node.name))
-    ir.save(graph, tmp_path / "fixed.onnx")
-    for page, arrays in page_samples(6):
-        assert all(side % 32 == 0 for side in arrays["x"].shape[2:])
-        write_npz(tmp_path / "inputs" / f"{page.name}.npz", arrays)
-    inputs = load_inputs(model, tmp_path / "inputs", spool=tmp_path / "spool")
-    case = Case(name="ocr-det", model=model, inputs=inputs, policy=Policy())
-    targets = Targets(
-        reference=parse_target("ort"),
-        before=parse_target("sim:f16?overflow=saturate"),
-        after=parse_target(f"sim:f16?overflow=saturate&model={tmp_path / 'fixed.onnx'}"),
-    )
-    settings = VerificationSettings(metrics=(chosen_metric("text_boxes"),))
-    found = verify(case, targets, settings, folder=tmp_path / "tensors", progress=lambda *_: None)
-    assert found.verdict == "improved"
-    boxes, error = found.quantities
-    assert error.before > 0.5
-    assert error.after < 0.01
-    assert boxes.after > boxes.before
 
 
 def test_pages_are_the_same_every_time() -> None:
