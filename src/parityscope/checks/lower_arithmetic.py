@@ -11,8 +11,9 @@ seen to compute in, else the nearest in size. What leaves an output unexplained,
 layers that explain the error is not called the cause. Where no layer was seen, the error must point where the simulated one
 does as well, by enough numbers that chance is excluded: weights round alike everywhere, and an error of that size that points
 elsewhere, or in an output of a few numbers, may have another reason. A simulated error that is 99 % of the candidate's, in
-squares, explains it, and no other reason is searched for long; else a change that describes more of it goes first. An error
-that none covers acquits them: each is refuted, with how much too small it is.
+squares, explains it, and no other reason is searched for long; else a change that describes more of it goes first. Where not the
+whole network computes so, each product is simulated in the format alone, and the set is named whose errors add up to the
+candidate's. An error that none covers acquits them: each is refuted, with how much too small it is.
 
 What it is confused with: a small bug at one place (then one suspect holds most of the share); an ill-conditioned
 network that amplifies FP32 noise (then the FP32 floor, measured on equivalent reference runs, is high too).
@@ -25,6 +26,7 @@ Sources: residual sizes by format: numerics notes in docs/numerics.md; simulatio
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from typing import TYPE_CHECKING
@@ -32,13 +34,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
-from parityscope.checks._common import is_mostly_variation, leading_suspects
+from parityscope.checks._common import format_percent, is_mostly_variation, leading_suspects
 from parityscope.checks._examples import PRODUCTS, product_arrays
+from parityscope.checks._partly import ErrorLikeness, ProductsFound, find_products, likeness_of_errors
 from parityscope.checks._reproducing import RUN_S
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
-from parityscope.light_dataclasses import dataclass, replace
-from parityscope.plain_numbers import format_number
+from parityscope.light_dataclasses import replace
+from parityscope.plain_numbers import format_number, list_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +58,8 @@ _SAME_SIZE = 2 / 3
 # Bits that the simulated error must save of the measured one. Chosen: chance saves so many once in a million.
 _SURE_BITS = 20.0
 _REPRODUCED = 0.99  # of the squared error: what the simulated one explains leaves nothing, as in checks/_reproducing.py
-_LEFT = 1e-12  # of the squared error, at least: what FP32 tells apart
-_SIDES = 3  # reference, candidate and simulation
+_PART = 0.7  # of the squared error, at least, that a set of products explains where it is the cause; chosen
+_NAMED = 3  # products, in a sentence; chosen
 # A suspect that alone holds half of the output error is a place; rounding has none.
 _ONE_PLACE = 0.5
 
@@ -178,8 +181,10 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
     alone = not _is_error_elsewhere(known) and (_formats_seen_inside(known) or {named}) >= {named}
     alone = alone and (known.localization is not None or ratio >= _SAME_SIZE)
     alone = alone and all(_covers_error(named, pair) for pair in known.beyond)
-    likeness = _likeness_of_errors(known, named) if alone else None
+    likeness = _likeness_of_format(known, named) if alone else None
     alone = alone and (likeness is None or likeness.bits >= _SURE_BITS)
+    if not alone and (found := _find_products(known)) is not None:
+        return _show_products(known, seen, found)
     beside = ""
     if likeness is not None and not alone:
         beside = (
@@ -206,7 +211,46 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
     )
 
 
-def _share_of_error(known: Examination, likeness: _Likeness | None) -> float | None:
+def _find_products(known: Examination) -> ProductsFound | None:
+    """Where no layer was seen: the products whose errors in a coarser format add up to the candidate's."""
+    bench = known.bench
+    if known.localization is not None or bench is None:
+        return None
+    found = []
+    for precision in _SUSPECTED:
+        if precision in bench.simulated and _is_coarser(precision, known.declared):
+            with contextlib.suppress(ParityError):
+                found.append(find_products(known, bench, precision))
+    sure = [one for one in found if one is not None and one.explained >= _PART and one.bits >= _SURE_BITS]
+    return max(sure, key=lambda one: one.bits, default=None)
+
+
+def _show_products(known: Examination, seen: Shown, found: ProductsFound) -> Shown:
+    sites = [known.places.get(name) for name in found.products]
+    names = [site.node or site.tensor if site else name for name, site in zip(found.products, sites, strict=True)]
+    because = f"these products alone, simulated in {found.format}, explain {format_percent(found.explained)} of the squared error"
+    return replace(
+        seen,
+        because=because,
+        after=found.explained,
+        sentence=f"{len(names)} of {found.all} products compute in {found.format}, where {known.declared} is declared "
+        f"({list_first(names, _NAMED)}); {because}.",
+        confidence=found.explained,
+        confidence_from="the part of the squared error that they explain",
+        share=found.explained,
+        site=sites[0],
+        repairs=(
+            (
+                "declare",
+                f"switch {found.format} off for these nodes (another algorithm or kernel), or declare it if it is meant",
+                f"--declared {found.format}",
+            ),
+        ),
+        details={"grade": found.format, "products": list(found.products), "explains": found.explained},
+    )
+
+
+def _share_of_error(known: Examination, likeness: ErrorLikeness | None) -> float | None:
     """The part of the error that the format makes, where layers were seen or the simulated error is the candidate's.
 
     Else size is all that speaks for it, and whatever reproduces the outputs goes first.
@@ -217,52 +261,16 @@ def _share_of_error(known: Examination, likeness: _Likeness | None) -> float | N
     return explained if explained >= _REPRODUCED else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Likeness:
-    """The size of the cosine of two errors, and how many numbers carry what they share."""
-
-    cosine: float
-    numbers: float
-
-    @property
-    def bits(self) -> float:
-        """What the one saves of saying the other, its size fitted: half the logarithm of what is left, for each number."""
-        left = max(1.0 - self.cosine**2, _LEFT)
-        return -0.5 * self.numbers * math.log2(left)
-
-
-def _likeness_of_errors(known: Examination, named: str) -> _Likeness | None:
-    """How the candidate's error points where that of a simulation does, over the samples that are looked at.
-
-    None where layers were seen, which say more, or where nothing can be simulated. An engine that cuts off where another rounds
-    errs the other way: a sign says nothing.
-    """
+def _likeness_of_format(known: Examination, named: str) -> ErrorLikeness | None:
+    """As `likeness_of_errors`; None where layers were seen, which say more, or where nothing can be simulated."""
     bench = known.bench
     if known.localization is not None or bench is None or named not in bench.simulated:
         return None
-    shared, its_sizes, made_sizes = [], 0.0, 0.0
+    simulated = bench.simulated[named]
     try:
-        for index in bench.samples:
-            reference, candidate = bench.reference(index), bench.candidate(index)
-            simulated = bench.simulated[named](bench.inputs(index))
-            for name in (pair.site.tensor for pair in known.beyond):
-                sides = [np.asarray(one[name], np.float64) for one in (reference, candidate, simulated) if name in one]
-                if len(sides) < _SIDES or len({each.shape for each in sides}) > 1:
-                    continue
-                its, made = (np.where(np.isfinite(each - sides[0]), each - sides[0], 0.0) for each in sides[1:])
-                norm = float(np.square(sides[0][np.isfinite(sides[0])]).sum()) or 1.0
-                shared.append((its * made).reshape(-1) / norm)
-                its_sizes, made_sizes = (
-                    size + float(np.square(one).sum()) / norm for size, one in ((its_sizes, its), (made_sizes, made))
-                )
+        return likeness_of_errors(known, bench, lambda index: simulated(bench.inputs(index)))
     except ParityError:
         return None
-    both = math.sqrt(its_sizes * made_sizes)
-    if not both > 0:
-        return None
-    products = np.concatenate(shared)
-    total, squares = abs(float(products.sum())), float(np.square(products).sum())
-    return _Likeness(cosine=min(1.0, total / both), numbers=total**2 / squares if squares > 0 else 0.0)
 
 
 def _is_error_elsewhere(known: Examination) -> bool:

@@ -122,6 +122,8 @@ def place_outside(finding: Mapping[str, Any]) -> str:
     details = finding.get("details") or {}
     if code[:3] == "BND" and (code == "BND002" or set(details.get("order") or ()) & {*details.get("inputs", ())}):
         return "before the network, in how the inputs are bound"
+    if details.get("products"):  # these few round, and others do not
+        return ""
     entered = (finding.get("site") or {}).get("op_type") == "Input"
     return _PLACES.get(code) or _PLACES.get(code[:3]) or (_PLACES["PRE"] if entered else "")
 
