@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parityscope.evaluation.partly import PartlyRounded
     from parityscope.examination import Examination
 
-_RUNS = 600  # of the network, at most, for one format; chosen
+_RUNS, _RUNNING_S = 600, 6.0  # of the network, at most, for one format, and estimated seconds; chosen
 _NOTHING, _BETTER = (
     0.1,
     0.01,
@@ -78,12 +78,14 @@ def find_products(known: Examination, bench: Bench, precision: str) -> ProductsF
         return None
     partly = bench.partly(precision)
     count = len(partly.products)
-    samples = bench.samples[: max(1, min(len(bench.samples) // 2, _RUNS // max(1, 2 * count)))]
-    if not 1 < count <= _RUNS:
+    # Of a run with one product changed what lies behind it is computed again: half of it, on average.
+    runs = min(_RUNS, int(2 * _RUNNING_S / partly.seconds(bench.inputs(bench.samples[0]))))
+    if not 1 < count <= runs:
         return None
+    samples = bench.samples[: max(1, min(len(bench.samples) // 2, runs // (2 * count)))]
     trial = _Trial(known=known, bench=bench, partly=partly, samples=samples)
     chosen = _set_of_sums(trial)
-    chosen = chosen if chosen is None else _improve_by_runs(trial, chosen, _RUNS - count * len(samples))
+    chosen = chosen if chosen is None else _improve_by_runs(trial, chosen, runs - count * len(samples))
     if chosen is None or not chosen.any() or chosen.all():
         return None
     products = trial.name_products(chosen)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.simulation import arrange_precision
+from parityscope.case.extending import inferred_shapes
+from parityscope.evaluation.estimating import estimate_seconds
 from parityscope.evaluation.evaluating import run_worlds
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import prepared_graph
@@ -33,6 +35,7 @@ class PartlyRounded:
     `products` are the tensors that they give, in the network's order; `operands` the places of their inputs.
     """
 
+    model: Model
     program: Program
     format: str
     products: tuple[str, ...]
@@ -46,6 +49,11 @@ class PartlyRounded:
         for start in range(0, len(groups), _TOGETHER):
             worlds = [self._world(str(number), group) for number, group in enumerate(groups[start : start + _TOGETHER])]
             yield from run_worlds(worlds, feeds, self.program.outputs, self.sessions)
+
+    def seconds(self, feeds: Mapping[str, np.ndarray]) -> float:
+        """What one run takes, estimated."""
+        fed = {name: tuple(array.shape) for name, array in feeds.items()}
+        return estimate_seconds(self.program, {**inferred_shapes(self.model.path, fed), **fed})
 
     def _world(self, name: str, group: Collection[str]) -> World:
         change = FloatRounding(self.format)
@@ -70,6 +78,7 @@ def round_partly(model: Model, precision: str) -> PartlyRounded:
             places.setdefault(key, []).append((key, index))
     order = sorted(places, key=lambda key: whole.program.steps_of[key].index)
     return PartlyRounded(
+        model=model,
         program=whole.program,
         format=precision,
         products=tuple(order),

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.errors import ParityError
+from parityscope.evaluation.estimating import CALL_S, ELEMENT_S, PRODUCT_S, count_work
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
@@ -36,9 +36,6 @@ READ = "::read"  # behind the name of an input: what the network reads of it
 # cannot.
 Redo = Callable[[int, Mapping[str, np.ndarray]], "Sequence[np.ndarray | None]"]
 
-# Seconds of one core of a server: a call of a session, one element read or given, and one multiplication with its addition.
-# Measured on eight networks of 30 to 404 nodes that take 2 to 1,050 ms; from half to twice of what they take.
-_CALL_S, _ELEMENT_S, _PRODUCT_S = 1.2e-4, 1e-9, 6e-11
 _INSIDE_CALL_S, _INSIDE_ELEMENT_S, _INSIDE_PRODUCT_S = 1e-5, 3e-10, 4e-11  # of a step of many in one session
 _LOOKED_AT = 64  # elements that are compared before all are; chosen
 _ITERATION = 1  # whose tensors are looked at inside a loop, from nought: states are often zero in the first
@@ -298,7 +295,7 @@ def _find_live(reference: Reference) -> None:
             behind[name] = behind.get(name, 0) | bits | 1 << place
         reference.after[step.index] = tuple(reference.live[other] for other in _bit_places(bits))
         elements, products = _count_work(reference, step)
-        reference.seconds[step.index] = _CALL_S + _ELEMENT_S * elements + _PRODUCT_S * products
+        reference.seconds[step.index] = CALL_S + ELEMENT_S * elements + PRODUCT_S * products
         inside[step.index] = _INSIDE_CALL_S + _INSIDE_ELEMENT_S * elements + _INSIDE_PRODUCT_S * products
     reference.suffixes = Suffixes(program, reference.live, inside)
 
@@ -311,13 +308,7 @@ def _count_work(reference: Reference, step: ProgramStep) -> tuple[float, float]:
     """Elements read and given, and multiplications."""
     read = [array for name in step.reads if (array := reference.value(0, name)) is not None]
     made = [array for name in step.outputs if (array := reference.values[0].get(name)) is not None]
-    elements = float(sum(array.size for array in (*read, *made)))
-    products = 0.0
-    if step.op_type in PRODUCTS and len(read) > 1 and made:
-        weights = max(read[1].size, 1)
-        length = weights / max(1, read[1].shape[0]) if "Conv" in step.op_type else max(read[0].shape[-1:] or (1,))
-        products = float(made[0].size) * length
-    return elements, products
+    return count_work(step.op_type, [array.shape for array in read], [array.shape for array in made])
 
 
 def _grows(inputs: Sequence[np.ndarray | None], known: np.ndarray | None) -> bool:
