@@ -216,12 +216,18 @@ def _find_products(known: Examination) -> ProductsFound | None:
     bench = known.bench
     if known.localization is not None or bench is None:
         return None
-    found = []
+    sure: list[ProductsFound] = []
     for precision in _SUSPECTED:
-        if precision in bench.simulated and _is_coarser(precision, known.declared):
-            with contextlib.suppress(ParityError):
-                found.append(find_products(known, bench, precision))
-    sure = [one for one in found if one is not None and one.explained >= _PART and one.bits >= _SURE_BITS]
+        # The first two keep as many bits; what they explain the next, which keeps fewer, does not.
+        if (
+            precision not in bench.simulated
+            or not _is_coarser(precision, known.declared)
+            or (sure and precision == "bf16")
+        ):
+            continue
+        with contextlib.suppress(ParityError):
+            found = find_products(known, bench, precision)
+            sure += [found] if found and found.explained >= _PART and found.bits >= _SURE_BITS else []
     return max(sure, key=lambda one: one.bits, default=None)
 
 
