@@ -1006,6 +1006,19 @@ def test_what_no_slope_leads_to_is_found(tmp_path: Path, fault: str, monkeypatch
     assert words in first["claim"] + str(first["details"]["alike"]) + str(first["details"]["equal"])
 
 
+def test_two_attributes_that_belong_together_are_one_change_of_a_recorded_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("test_outputs_alone.WEIGHTS", WEIGHTS | MORE)
+    body, change, words = UNSLOPED["a dilation with its padding"]
+    network = f'<ir_version: 8, opset_import: ["" : 17]> g {body}'
+    layers = "float[6,5] y, float[6,1,40] each, float[6,1,20] c)"
+    for deployed, cause in ((network.replace(*change), True), (network, False)):
+        text = diagnose(tmp_path / str(cause), deployed.replace("float[6,5] y)", layers), network=network)
+        named = [one for one in findings(text) if words in one["claim"] and one["role"] == "cause"]
+        assert [one["code"] for one in named] == ["FUS002"] * cause
+
+
 # Of each what it computes, what the caller of the deployment gives it otherwise, and what is said of that.
 GIVEN: dict[str, tuple[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]], str]] = {
     "a time in thousandths": (

@@ -6,7 +6,6 @@ does: all that is computed is charged to the reference's meter, and what is left
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,18 +15,17 @@ from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.from_outputs.alike import STEPS_ABOVE, list_alike, try_alike
+from parityscope.hypotheses.from_outputs.entries import try_entries, try_family
 from parityscope.hypotheses.from_outputs.families import (
     CHANGED_PLACES,
     bounds_of,
     families_of,
-    filters_of,
     operators_of,
 )
 from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess, guesses_unpredicted
 from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, search_second_fault
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
-from parityscope.hypotheses.from_outputs.read_numbers import edits_of_numbers
-from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
+from parityscope.hypotheses.from_outputs.reference import Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.rules import (
     list_function_rules,
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from parityscope.hypotheses.from_outputs.families import EditFamily
 
 _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # Estimated seconds of each stage: as many runs of the whole network, between two bounds. Chosen for 10 s on small networks and
@@ -58,8 +55,6 @@ _PAIR_S = (10.0, 28.0)  # and of the search for two faults; in small networks dr
 MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
 _NEAR, _NEAR_SITES = 0.6, 3  # of the error, and places where that much is explained; chosen
-_MOVED = 0.5  # of what is left for what enters the network: for what moves values; chosen
-_MOVING = "values"  # the kind of edits that such are among
 _OF_RESULT = ("values", "before")  # kinds that may be of a part of a result
 _ALONE = 0.3  # of what is left, at most: for one alone before two faults are thought of; chosen
 _PEELED = 0.7  # and for these; chosen
@@ -390,59 +385,13 @@ def _try_neighbours(found: OutputsSearch) -> None:
         except ParityError:  # a step that cannot be run alone has no edits
             continue
         for family in families:
-            _try_family(trials, site, family)
-
-
-def _try_entries(found: OutputsSearch) -> None:
-    """What may be done to the inputs: what only moves values, usual scales, shifts and filters with what is fitted, all else."""
-    trials, until = found.trials, found.trials.until
-    entries = [site for site in found.sites if site.output.endswith(READ)]
-    trials.run_plain([Guess(site=site, kind=_MOVING, edit=edit) for site in entries for edit in edits_of_numbers(site)])
-    guesses = guesses_unpredicted(entries, (*EARLY, *LATE))
-    trials.until = found.reference.meter.share_of(until, _MOVED)
-    trials.run_moves([one for one in guesses if one.kind == _MOVING])
-    trials.until = until
-    # Of many inputs that which is wrong is fitted first: one usual amount tells which that is, then one of each of its families.
-    own = [(site, [*families_of(site), *filters_of(site)]) for site in entries]
-    begun = {id(one): _worth_of_start(trials, site, one) for site, every in own for one in every[:2]}
-    for site, every in sorted(own, key=lambda one: -max((begun[id(family)] for family in one[1][:2]), default=0.0)):
-        begun |= {id(one): _worth_of_start(trials, site, one) for one in every[2:]}
-        for family in sorted(every, key=lambda one: -begun[id(one)]):
-            _try_family(trials, site, family, begun[id(family)])
-    trials.run_plain(guesses)
-
-
-def _worth_of_start(trials: Trials, site: EditSite, family: EditFamily) -> float:
-    """What a family explains at the first of its usual amounts; where it has none, a derivative is asked later."""
-    if not family.grid or trials.explains or trials.is_spent:
-        return -math.inf
-    tried = trials.attempt(Guess(site=site, kind=family.kind, edit=family.make(*family.starts[0])))
-    return -math.inf if tried is None else tried.explained
-
-
-def _try_family(trials: Trials, site: EditSite, family: EditFamily, begun: float = -math.inf) -> None:
-    """The usual amounts of a family, and what is fitted from the best of them; `begun` is what the first is known to explain.
-
-    From what explains most of the error it is fitted at once.
-    """
-    best, amounts, fitted = begun, family.starts[0], -math.inf
-    for start in family.starts[begun > -math.inf :]:
-        if trials.explains or trials.is_spent:
-            return
-        tried = trials.attempt(Guess(site=site, kind=family.kind, edit=family.make(*start)))
-        if tried is not None and tried.explained > best:
-            best, amounts = tried.explained, start
-            if best > _NEAR:
-                fitted = best
-                trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=amounts))
-    if best > fitted and not trials.explains:
-        trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=amounts))
+            try_family(trials, site, family)
 
 
 _STAGES = (
     SearchStage(_try_plain, 0.15),
     SearchStage(_try_rules, 0.15),
-    SearchStage(_try_entries, 0.25),  # a wrong preparation is likely
+    SearchStage(try_entries, 0.25),  # a wrong preparation is likely
     SearchStage(_try_functions, 0.15),
     SearchStage(_try_cheapest_of_many, 0.25),
     SearchStage(_predict_all, 0.5, goes_on=True),
