@@ -55,6 +55,7 @@ _SUSPECTED = ("tf32", "f16", "bf16")
 _QUANTITIES = {"rel_l2": "relative L2 error", "mismatch_share": "share of unequal elements"}
 # Of measured and predicted error, the smaller over the larger: what a cause needs where no layer was seen. Chosen.
 _SAME_SIZE = 2 / 3
+_POINTED = 0.5  # of the squared error, in the direction of the simulated one: then it may be of another size. Chosen
 # Bits that the simulated error must save of the measured one. Chosen: chance saves so many once in a million.
 _SURE_BITS = 20.0
 _REPRODUCED = 0.99  # of the squared error: what the simulated one explains leaves nothing, as in checks/_reproducing.py
@@ -179,9 +180,10 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
     measured = _measured_error(worst)
     ratio = min(measured, expected) / max(measured, expected) if measured and expected else 0.0
     alone = not _is_error_elsewhere(known) and (_formats_seen_inside(known) or {named}) >= {named}
-    alone = alone and (known.localization is not None or ratio >= _SAME_SIZE)
     alone = alone and all(_covers_error(named, pair) for pair in known.beyond)
     likeness = _likeness_of_format(known, named) if alone else None
+    pointed = likeness is not None and likeness.cosine**2 >= _POINTED
+    alone = alone and (known.localization is not None or ratio >= _SAME_SIZE or pointed)
     alone = alone and (likeness is None or likeness.bits >= _SURE_BITS)
     if not alone and (found := _find_products(known)) is not None:
         return _show_products(known, seen, found)

@@ -59,6 +59,9 @@ _NO_CHANGE = "no cause is proved: no single change of the network that was tried
 _SAME = "Both sides are the same target and model."
 # Codes that say nothing more once a proved cause makes all of the error: of its size, of other ways to run the model.
 _OF_ALL = frozenset({"ACC001", "DAT009"})
+# What says no more than of which rounding an error has the size, and from which confidence on it is told: half of the ratio of
+# the two sizes, which lie within a factor of two, as in the margins of the grades.
+_BY_SIZE, _LIKE_ROUNDING = "ACC001", 0.25
 
 
 def first_screen(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +207,12 @@ def _rows_of_contradiction(shown: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
 
 
 def _rows_of_answer(document: Mapping[str, Any]) -> Iterator[Row]:
-    """What is known where no cause is proved: what was ruled out, from which size on, and what comes nearest."""
+    """What is known where no cause is proved: of what size the error is, what was ruled out, and what comes nearest."""
+    for one in document.get("findings", ()):
+        grade = clean((one.get("details") or {}).get("grade") or "")
+        if one.get("code") == _BY_SIZE and (as_number(one.get("confidence")) or 0.0) >= _LIKE_ROUNDING:
+            told = f"{cut_text(first_sentence(one.get('claim') or ''))} [{_BY_SIZE}]"
+            yield make_row("Perhaps", told, command=f"--declared {grade}" if grade in GRADES else "")
     if ruled := describe_ruled_out(list_ruled_out(document), _MOST_KINDS):
         yield make_row("Ruled out", cut_text(ruled))
     if near := describe_nearest(document):
