@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.simulation import arrange_precision
@@ -51,9 +52,10 @@ class PartlyRounded:
             yield from run_worlds(worlds, feeds, self.program.outputs, self.sessions)
 
     def seconds(self, feeds: Mapping[str, np.ndarray]) -> float:
-        """What one run takes, estimated."""
+        """What one run takes, estimated; infinite where no shape is known, as in a file too large to be looked through."""
         fed = {name: tuple(array.shape) for name, array in feeds.items()}
-        return estimate_seconds(self.program, {**inferred_shapes(self.model.path, fed), **fed})
+        inferred = inferred_shapes(self.model.path, fed)
+        return estimate_seconds(self.program, {**inferred, **fed}) if inferred else math.inf
 
     def _world(self, name: str, group: Collection[str]) -> World:
         change = FloatRounding(self.format)
