@@ -73,3 +73,9 @@ def test_another_fault_of_that_size_is_not_laid_to_products() -> None:
     verdict, cause = told(answers({}, bent=3e-4))
     assert verdict == "beyond"
     assert "products" not in cause.get("details", {})
+
+
+def test_what_would_take_too_long_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parityscope.checks._partly._RUNNING_S", 0.0)
+    found = ps.diagnose(parse_network(NETWORK, WEIGHTS), candidate=answers({1: to_tf32, 4: to_tf32}), inputs=SAMPLES)
+    assert f"which of {LAYERS} products compute in tf32" in [one["what"] for one in found.document["skipped"]]

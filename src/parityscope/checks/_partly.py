@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.light_dataclasses import dataclass
+from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,8 +69,10 @@ class ProductsFound:
         return self.likeness.bits - said
 
 
-def find_products(known: Examination, bench: Bench, precision: str) -> ProductsFound | None:
+def find_products(known: Examination, bench: Bench, precision: str) -> ProductsFound | Skip | None:
     """The products in `precision` whose errors add up to the candidate's; None where no set of some of them does.
+
+    A `Skip` where each alone would take too long.
 
     Raises:
         ParityError: the model cannot be simulated.
@@ -80,7 +83,10 @@ def find_products(known: Examination, bench: Bench, precision: str) -> ProductsF
     count = len(partly.products)
     # Of a run with one product changed what lies behind it is computed again: half of it, on average.
     runs = min(_RUNS, int(2 * _RUNNING_S / partly.seconds(bench.inputs(bench.samples[0]))))
-    if not 1 < count <= runs:
+    if count > runs:
+        what = f"which of {count} products compute in {precision}"
+        return Skip(what=what, reason="each would be computed alone, which takes too long", fix="record layers too")
+    if count < 2:
         return None
     samples = bench.samples[: max(1, min(len(bench.samples) // 2, runs // (2 * count)))]
     trial = _Trial(known=known, bench=bench, partly=partly, samples=samples)

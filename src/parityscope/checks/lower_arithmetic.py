@@ -42,6 +42,7 @@ from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
 from parityscope.light_dataclasses import replace
 from parityscope.plain_numbers import format_number, list_first
+from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,7 +186,8 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
     pointed = likeness is not None and likeness.cosine**2 >= _POINTED
     alone = alone and (known.localization is not None or ratio >= _SAME_SIZE or pointed)
     alone = alone and (likeness is None or likeness.bits >= _SURE_BITS)
-    if not alone and (found := _find_products(known)) is not None:
+    found, skipped = (None, ()) if alone else _find_products(known)
+    if found is not None:
         return _show_products(known, seen, found)
     beside = ""
     if likeness is not None and not alone:
@@ -210,15 +212,17 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
             "measured": measured,
             **({} if likeness is None else {"explains": likeness.cosine**2}),
         },
+        skipped=skipped,
     )
 
 
-def _find_products(known: Examination) -> ProductsFound | None:
-    """Where no layer was seen: the products whose errors in a coarser format add up to the candidate's."""
+def _find_products(known: Examination) -> tuple[ProductsFound | None, tuple[Skip, ...]]:
+    """Where no layer was seen: the products whose errors in a coarser format add up to the candidate's; what was left out."""
     bench = known.bench
     if known.localization is not None or bench is None:
-        return None
+        return None, ()
     sure: list[ProductsFound] = []
+    skipped: list[Skip] = []
     for precision in _SUSPECTED:
         # The first two keep as many bits; what they explain the next, which keeps fewer, does not.
         if (
@@ -229,8 +233,11 @@ def _find_products(known: Examination) -> ProductsFound | None:
             continue
         with contextlib.suppress(ParityError):
             found = find_products(known, bench, precision)
-            sure += [found] if found and found.explained >= _PART and found.bits >= _SURE_BITS else []
-    return max(sure, key=lambda one: one.bits, default=None)
+            if isinstance(found, Skip):
+                skipped.append(found)
+            elif found is not None and found.explained >= _PART and found.bits >= _SURE_BITS:
+                sure.append(found)
+    return max(sure, key=lambda one: one.bits, default=None), tuple(skipped)
 
 
 def _show_products(known: Examination, seen: Shown, found: ProductsFound) -> Shown:
