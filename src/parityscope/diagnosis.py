@@ -264,7 +264,7 @@ def _why_nothing_else(known: Examination, finding: Finding) -> str:
         return ""
     if finding.details.get("grade") in {known.executed, known.candidate.precision}:
         return _AS_TOLD
-    return _AS_SIMULATED if finding.details.get("explains", 0.0) >= _MOST else ""
+    return _AS_SIMULATED if _MOST <= finding.details.get("explains", 0.0) < _ALL else ""
 
 
 def _cheap_experiments(queue: list[Proposal], skipped: list[Skip], reason: str) -> list[Proposal]:
