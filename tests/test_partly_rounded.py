@@ -75,7 +75,16 @@ def test_another_fault_of_that_size_is_not_laid_to_products() -> None:
     assert "products" not in cause.get("details", {})
 
 
-def test_what_would_take_too_long_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parityscope.checks._partly._RUNNING_S", 0.0)
-    found = ps.diagnose(parse_network(NETWORK, WEIGHTS), candidate=answers({1: to_tf32, 4: to_tf32}), inputs=SAMPLES)
-    assert f"which of {LAYERS} products compute in tf32" in [one["what"] for one in found.document["skipped"]]
+def test_what_would_take_too_long_is_listed() -> None:
+    count = 601
+    turned = np.linalg.qr(DRAW.normal(size=(8, 8)))[0].astype(np.float32)
+    steps = "".join(f"  p{n} = MatMul({'x' if n == 0 else f'p{n - 1}'}, w)\n" for n in range(count))
+    network = (
+        f"""<ir_version: 8, opset_import: ["" : 17]> g (float[64,8] x) => (float[64,8] p{count - 1}) {{\n{steps}}}"""
+    )
+    x = y = DRAW.normal(size=(64, 8)).astype(np.float32)
+    for n in range(count):
+        y = to_tf32(y) @ to_tf32(turned) if n in (9, 300) else y @ turned
+    found = ps.diagnose(parse_network(network, {"w": turned}), candidate=[{f"p{count - 1}": y}], inputs=[{"x": x}])
+    assert found.verdict == "beyond"
+    assert f"which of {count} products compute in tf32" in [one["what"] for one in found.document["skipped"]]
