@@ -198,5 +198,5 @@ def test_outputs_of_other_shapes_whose_names_are_exchanged_are_told_with_the_pai
     words = ("compare", "m.onnx", "--inputs", "in", "--candidate", "o.npz")
     told = in_this_process(*words, folder=tmp_path)
     assert told.returncode == 3
-    assert "--map y=z --map z=y" in told.stdout
+    assert "--map y=z --map z=y" in " ".join(told.stdout.split())
     assert in_this_process(*words, "--map", "y=z", "--map", "z=y", folder=tmp_path).returncode == 0
