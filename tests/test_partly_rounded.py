@@ -62,7 +62,7 @@ def test_the_products_in_a_coarser_format_are_named(coarse: set[int], keep: Call
     assert cause["code"] == "ACC001"
     assert cause["details"]["products"] == [f"p{number}" for number in sorted(coarse)]
     assert cause["details"]["grade"] == ("f16" if keep is to_float16 else "tf32")
-    assert f"{len(coarse)} of {LAYERS} products compute in" in cause["claim"]
+    assert f"{len(coarse)} of {LAYERS} convolutions and matrix products compute in" in cause["claim"]
 
 
 def test_what_computes_as_declared_is_not_blamed() -> None:
@@ -87,4 +87,6 @@ def test_what_would_take_too_long_is_listed() -> None:
         y = to_tf32(y) @ to_tf32(turned) if n in (9, 300) else y @ turned
     found = ps.diagnose(parse_network(network, {"w": turned}), candidate=[{f"p{count - 1}": y}], inputs=[{"x": x}])
     assert found.verdict == "beyond"
-    assert f"which of {count} products compute in tf32" in [one["what"] for one in found.document["skipped"]]
+    assert f"which of {count} convolutions and matrix products compute in tf32" in [
+        one["what"] for one in found.document["skipped"]
+    ]

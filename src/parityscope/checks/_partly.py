@@ -84,7 +84,7 @@ def find_products(known: Examination, bench: Bench, precision: str) -> ProductsF
     # Of a run with one product changed what lies behind it is computed again: half of it, on average.
     runs = min(_RUNS, int(2 * _RUNNING_S / partly.seconds(bench.inputs(bench.samples[0]))))
     if count > runs:
-        what = f"which of {count} products compute in {precision}"
+        what = f"which of {count} convolutions and matrix products compute in {precision}"
         return Skip(what=what, reason="each would be computed alone, which takes too long", fix="record layers too")
     if count < 2:
         return None

@@ -243,13 +243,15 @@ def _find_products(known: Examination) -> tuple[ProductsFound | None, tuple[Skip
 def _show_products(known: Examination, seen: Shown, found: ProductsFound) -> Shown:
     sites = [known.places.get(name) for name in found.products]
     names = [site.node or site.tensor if site else name for name, site in zip(found.products, sites, strict=True)]
-    because = f"these products alone, simulated in {found.format}, explain {format_percent(found.explained)} of the squared error"
+    because = (
+        f"these alone, simulated in {found.format}, explain {format_percent(found.explained)} of the squared error"
+    )
     return replace(
         seen,
         because=because,
         after=found.explained,
-        sentence=f"{len(names)} of {found.all} products compute in {found.format}, where {known.declared} is declared "
-        f"({list_first(names, _NAMED)}); {because}.",
+        sentence=f"{len(names)} of {found.all} convolutions and matrix products compute in {found.format}, where "
+        f"{known.declared} is declared ({list_first(names, _NAMED)}); {because}.",
         confidence=found.explained,
         confidence_from="the part of the squared error that they explain",
         share=found.explained,
