@@ -96,9 +96,14 @@ def _claim_coarser_format(known: Examination) -> Iterator[Claim]:
         test=lambda: (
             _show_variation(known, worst)
             if is_mostly_variation(known)
-            else replace(_show_finding(known, worst, named, Shown(because=because)), correction=granted)
+            else _grant(_show_finding(known, worst, named, Shown(because=because)), granted)
         ),
     )
+
+
+def _grant(shown: Shown, granted: Correction) -> Shown:
+    """With what grants the candidate the format; where a few products alone have it, that would grant too much."""
+    return shown if "products" in shown.details else replace(shown, correction=granted)
 
 
 def _nearest_format(pairs: list[Pair], among: set[str], declared: str) -> str:
