@@ -54,7 +54,7 @@ class Bench:
     `converted` is then the ONNX model as it stands, run by ONNX Runtime with its optimizer off.
 
     `honest` gives what an honest deployment of the declared arithmetic would, on any inputs, `simulated` what simulations of
-    formats would, by format. `partly(format)` computes some products of the network in it, and all else as it is.
+    formats would, by format. `partly()` computes some products of the network in one, and all else as it is.
 
     `kept` holds what earlier runs on changed inputs measured, by what each was: where it outlives the process, a search that
     was cut off goes on where it was.
@@ -93,4 +93,4 @@ class Bench:
     graphs: Callable[[], Compared] | None = None
     converted_from: Callable[[], Compared] | None = None
     executed: Callable[[], Compared] | None = None
-    partly: Callable[[str], PartlyRounded] | None = None
+    partly: Callable[[], PartlyRounded] | None = None

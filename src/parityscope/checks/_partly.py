@@ -18,18 +18,15 @@ from parityscope.light_dataclasses import dataclass
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from parityscope.bench import Bench
     from parityscope.evaluation.partly import PartlyRounded
     from parityscope.examination import Examination
 
 _RUNS, _RUNNING_S = 600, 6.0  # of the network, at most, for one format, and estimated seconds; chosen
-_NOTHING, _BETTER = (
-    0.1,
-    0.01,
-)  # of the squared error: what need not be explained better, and what a product must explain; chosen
-_SIDES = 3  # reference, candidate and simulation
+# Of the squared error: what need not be explained better, and what a product must explain. Chosen.
+_NOTHING, _BETTER = 0.1, 0.01
 _LEFT = 1e-12  # of the squared error, at least: what FP32 tells apart
 
 
@@ -79,7 +76,7 @@ def find_products(known: Examination, bench: Bench, precision: str) -> ProductsF
     """
     if bench.partly is None:
         return None
-    partly = bench.partly(precision)
+    partly = bench.partly()
     count = len(partly.products)
     # Of a run with one product changed what lies behind it is computed again: half of it, on average.
     runs = min(_RUNS, int(2 * _RUNNING_S / partly.seconds(bench.inputs(bench.samples[0]))))
@@ -89,13 +86,13 @@ def find_products(known: Examination, bench: Bench, precision: str) -> ProductsF
     if count < 2:
         return None
     samples = bench.samples[: max(1, min(len(bench.samples) // 2, runs // (2 * count)))]
-    trial = _Trial(known=known, bench=bench, partly=partly, samples=samples)
+    trial = _Trial(known=known, bench=bench, partly=partly, format=precision, samples=samples)
     chosen = _set_of_sums(trial)
     chosen = chosen if chosen is None else _improve_by_runs(trial, chosen, runs - count * len(samples))
     if chosen is None or not chosen.any() or chosen.all():
         return None
     products = trial.name_products(chosen)
-    likeness = likeness_of_errors(known, bench, lambda index: next(iter(partly.run(bench.inputs(index), [products]))))
+    likeness = likeness_of_errors(known, bench, lambda index: next(trial.run(index, [products])))
     if likeness is None:
         return None
     return ProductsFound(format=precision, products=products, all=count, likeness=likeness)
@@ -108,7 +105,12 @@ class _Trial:
     known: Examination
     bench: Bench
     partly: PartlyRounded
+    format: str
     samples: Sequence[int]
+
+    def run(self, index: int, groups: Sequence[Collection[str]]) -> Iterator[Mapping[str, np.ndarray]]:
+        """The outputs of a sample with the products of each group in the format."""
+        return self.partly.run(self.bench.inputs(index), groups, self.format)
 
     def name_products(self, chosen: np.ndarray) -> tuple[str, ...]:
         """The products of a set (bool, (products,))."""
@@ -116,15 +118,14 @@ class _Trial:
 
     def error(self, index: int, answer: Mapping[str, np.ndarray]) -> np.ndarray:
         """How far an answer is from the reference, flat over the outputs that are wrong."""
-        reference = self.bench.reference(index)
-        return np.concatenate([*_errors(self.known, reference, answer, reference), np.zeros(0)])
+        return np.concatenate([*_errors(self.known, self.bench.reference(index), answer), np.zeros(0)])
 
     def left(self, sets: Sequence[np.ndarray]) -> np.ndarray:
         """What each set leaves of the squared error, float64 (sets,), each computed with all of its products at once."""
         left, whole = np.zeros(len(sets)), 0.0
         for index in self.samples:
             error = self.error(index, self.bench.candidate(index))
-            answers = self.partly.run(self.bench.inputs(index), [self.name_products(one) for one in sets])
+            answers = self.run(index, [self.name_products(one) for one in sets])
             left += [float(np.square(error - self.error(index, answer)).sum()) for answer in answers]
             whole += float(error @ error)
         return left / whole
@@ -136,7 +137,7 @@ def _set_of_sums(trial: _Trial) -> np.ndarray | None:
     shared, projected = np.zeros((count, count)), np.zeros(count)
     for index in trial.samples:
         groups = [(), *((product,) for product in trial.partly.products)]
-        plain, *answers = (trial.error(index, one) for one in trial.partly.run(trial.bench.inputs(index), groups))
+        plain, *answers = (trial.error(index, one) for one in trial.run(index, groups))
         error = trial.error(index, trial.bench.candidate(index))
         if not error.size or error.shape != plain.shape:
             return None
@@ -178,18 +179,15 @@ def _improve_set(shared: np.ndarray, projected: np.ndarray, start: np.ndarray) -
 
 
 def _errors(
-    known: Examination,
-    right: Mapping[str, np.ndarray],
-    wrong: Mapping[str, np.ndarray],
-    reference: Mapping[str, np.ndarray],
+    known: Examination, reference: Mapping[str, np.ndarray], answer: Mapping[str, np.ndarray]
 ) -> Iterator[np.ndarray]:
     """Of each output that is wrong the error, flat, in units of the reference's norm; what is not finite is no error here."""
     for name in (pair.site.tensor for pair in known.beyond):
-        sides = [np.asarray(one[name], np.float64) for one in (right, wrong, reference) if name in one]
-        if len(sides) < _SIDES or len({each.shape for each in sides}) > 1:
+        if name not in reference or name not in answer or reference[name].shape != answer[name].shape:
             continue
-        error = sides[1] - sides[0]
-        norm = float(np.linalg.norm(sides[2][np.isfinite(sides[2])])) or 1.0
+        right = np.asarray(reference[name], np.float64)
+        error = np.asarray(answer[name], np.float64) - right
+        norm = float(np.linalg.norm(right[np.isfinite(right)])) or 1.0
         yield np.where(np.isfinite(error), error, 0.0).reshape(-1) / norm
 
 
@@ -206,8 +204,8 @@ def likeness_of_errors(
         reference = bench.reference(index)
         answer, candidate = simulated(index), bench.candidate(index)
         both = {name: one for name, one in answer.items() if name in candidate and one.shape == candidate[name].shape}
-        its += _errors(known, reference, {name: candidate[name] for name in both}, reference)
-        made += _errors(known, reference, both, reference)
+        its += _errors(known, reference, {name: candidate[name] for name in both})
+        made += _errors(known, reference, both)
     if not its:
         return None
     wrong, simulation = np.concatenate(its), np.concatenate(made)

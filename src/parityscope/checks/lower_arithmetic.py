@@ -82,7 +82,6 @@ def _claim_coarser_format(known: Examination) -> Iterator[Claim]:
         f"{format_number(worst.expected.get(named, math.nan))} for {named} and "
         f"{format_number(worst.expected.get(known.declared, math.nan))} for {known.declared}"
     )
-    granted = Correction(words=f"grants the candidate {named}", declared=named)
     blind = known.localization is None and known.bench is not None and named in known.bench.simulated
     yield Claim(
         words=f"the candidate computes in {named}, not in {known.declared}",
@@ -96,14 +95,9 @@ def _claim_coarser_format(known: Examination) -> Iterator[Claim]:
         test=lambda: (
             _show_variation(known, worst)
             if is_mostly_variation(known)
-            else _grant(_show_finding(known, worst, named, Shown(because=because)), granted)
+            else _show_finding(known, worst, named, Shown(because=because))
         ),
     )
-
-
-def _grant(shown: Shown, granted: Correction) -> Shown:
-    """With what grants the candidate the format; where a few products alone have it, that would grant too much."""
-    return shown if "products" in shown.details else replace(shown, correction=granted)
 
 
 def _nearest_format(pairs: list[Pair], among: set[str], declared: str) -> str:
@@ -217,6 +211,7 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
             "measured": measured,
             **({} if likeness is None else {"explains": likeness.cosine**2}),
         },
+        correction=Correction(words=f"grants the candidate {named}", declared=named),
         skipped=skipped,
     )
 
@@ -246,6 +241,7 @@ def _find_products(known: Examination) -> tuple[ProductsFound | None, tuple[Skip
 
 
 def _show_products(known: Examination, seen: Shown, found: ProductsFound) -> Shown:
+    """A few products in a format; the whole of it is not granted for them."""
     sites = [known.places.get(name) for name in found.products]
     names = [site.node or site.tensor if site else name for name, site in zip(found.products, sites, strict=True)]
     because = (

@@ -31,24 +31,25 @@ _TOGETHER = 8  # worlds that are computed side by side; chosen: each holds its o
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartlyRounded:
-    """A network whose products can be computed in a format one by one.
+    """A network whose products can be computed in a coarser format one by one.
 
     `products` are the tensors that they give, in the network's order; `operands` the places of their inputs.
     """
 
     model: Model
     program: Program
-    format: str
     products: tuple[str, ...]
     operands: Mapping[str, tuple[tuple[str, int], ...]]
     sessions: Sessions
 
     def run(
-        self, feeds: Mapping[str, np.ndarray], groups: Sequence[Collection[str]]
+        self, feeds: Mapping[str, np.ndarray], groups: Sequence[Collection[str]], precision: str
     ) -> Iterator[Mapping[str, np.ndarray]]:
-        """The outputs with the products of each group in the format; of an empty one the plain network's."""
+        """The outputs with the products of each group in "tf32", "f16" or "bf16"; of an empty one the plain network's."""
+        change = FloatRounding(precision)
         for start in range(0, len(groups), _TOGETHER):
-            worlds = [self._world(str(number), group) for number, group in enumerate(groups[start : start + _TOGETHER])]
+            together = enumerate(groups[start : start + _TOGETHER])
+            worlds = [self._world(str(number), group, change) for number, group in together]
             yield from run_worlds(worlds, feeds, self.program.outputs, self.sessions)
 
     def seconds(self, feeds: Mapping[str, np.ndarray]) -> float:
@@ -57,18 +58,17 @@ class PartlyRounded:
         inferred = inferred_shapes(self.model.path, fed)
         return estimate_seconds(self.program, {**inferred, **fed}) if inferred else math.inf
 
-    def _world(self, name: str, group: Collection[str]) -> World:
-        change = FloatRounding(self.format)
+    def _world(self, name: str, group: Collection[str], change: FloatRounding) -> World:
         return World(
             name=name,
             program=self.program,
             taken={place: change for product in group for place in self.operands[product]},
-            stored={} if self.format == _OPERANDS else dict.fromkeys(group, change),
+            stored={} if change.format == _OPERANDS else dict.fromkeys(group, change),
         )
 
 
-def round_partly(model: Model, precision: str) -> PartlyRounded:
-    """The products of a model, each of which can be computed in `precision` ("tf32", "f16" or "bf16").
+def round_partly(model: Model) -> PartlyRounded:
+    """The products of a model, each of which can be computed in a coarser format.
 
     Raises:
         ParityError: the model cannot be simulated.
@@ -82,7 +82,6 @@ def round_partly(model: Model, precision: str) -> PartlyRounded:
     return PartlyRounded(
         model=model,
         program=whole.program,
-        format=precision,
         products=tuple(order),
         operands={key: tuple(places[key]) for key in order},
         sessions=Sessions(threads=usable_cores()),

@@ -93,7 +93,7 @@ def open_bench(
             converted=asked.runner(_CONVERTED) if origins else None,
             honest=asked.runner(_honest_target(case.policy.declared)),
             simulated={one: asked.runner(Target(backend="sim", precision=one)) for one in sorted(_SIMULATED)},
-            partly=asked.partly,
+            partly=functools.cache(asked.partly),
             kept={} if folder is None else TriedRuns(folder),
             graphs=(lambda: asked.graphs(deployed))
             if deployed.option("model") or backend_named(deployed.backend).write_graph
@@ -273,12 +273,12 @@ class _Sessions:
         ir.save(copy, path)
         return self.runner(with_option(target, "model", str(path)))
 
-    def partly(self, precision: str) -> PartlyRounded:
-        """The reference's products, each of which can be computed in a format."""
+    def partly(self) -> PartlyRounded:
+        """The reference's products, each of which can be computed in a coarser format."""
         from parityscope.evaluation.partly import round_partly
 
         self.in_time()
-        return round_partly(self._case.model, precision)
+        return round_partly(self._case.model)
 
     def watched(self, index: int, tensors: Sequence[str]) -> Mapping[str, np.ndarray]:
         marked = Capture(tensors=tuple(self._names.get(name, name) for name in tensors))

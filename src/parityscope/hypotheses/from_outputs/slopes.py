@@ -129,7 +129,9 @@ def constant_adjoints(
     """
     rule = _RULES.get(step.op_type)
     arrays = [inputs[index] for index in range(len(inputs))]
-    if rule is None or any(array is not None and array.dtype.kind == "f" != array.dtype.char for array in arrays):
+    if rule is None or any(
+        array is not None and array.dtype.kind == "f" and array.dtype != np.float32 for array in arrays
+    ):
         return {}
     shaped = adjoint.reshape(*result.shape, -1)
     found: dict[int, np.ndarray] = {}
