@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from parityscope.case.conformance import fits_declared, sizes_of_symbols
 from parityscope.light_dataclasses import replace
 
 if TYPE_CHECKING:
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
 
 
-def may_have(declared: Sequence[int | str | None] | None, shape: tuple[int, ...]) -> bool:
-    """Whether a value that is declared so may have that shape; of None nothing is known."""
-    return declared is None or (
-        len(declared) == len(shape)
-        and all(not isinstance(one, int) or one == size for one, size in zip(declared, shape, strict=True))
-    )
-
-
 def give_as_declared(session: Session, model: Model) -> Session:
     """The session, whose outputs have the axes that `model` declares; which were given otherwise stands in its `reshaped`."""
     declared = {value.name: value.shape for value in model.outputs if value.shape is not None}
@@ -36,11 +29,11 @@ def give_as_declared(session: Session, model: Model) -> Session:
         other = {
             name: given[name]
             for name, wanted in declared.items()
-            if name in given and not may_have(wanted, given[name].shape)
+            if name in given and not fits_declared(wanted, given[name].shape)
         }
         if not other:
             return given
-        sizes = sizes_of(model, sample)
+        sizes = sizes_in(model, sample)
         changed = dict(given)
         for name, array in other.items():
             shape = place_axes(
@@ -54,15 +47,9 @@ def give_as_declared(session: Session, model: Model) -> Session:
     return replace(session, run=run) if declared else session
 
 
-def sizes_of(model: Model, sample: Sample) -> dict[str, int]:
+def sizes_in(model: Model, sample: Sample) -> dict[str, int]:
     """What a sample says of the sizes that a model's inputs have names for."""
-    return {
-        axis: size
-        for value in model.inputs
-        if value.name in sample.arrays
-        for axis, size in zip(value.shape or (), sample.arrays[value.name].shape, strict=False)
-        if isinstance(axis, str)
-    }
+    return sizes_of_symbols(model.inputs, {name: array.shape for name, array in sample.arrays.items()})
 
 
 def place_axes(declared: Sequence[int | str | None], shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -72,6 +59,6 @@ def place_axes(declared: Sequence[int | str | None], shape: tuple[int, ...]) -> 
         sizes = [1] * len(declared)
         for axis, size in zip(axes, longer, strict=True):
             sizes[axis] = size
-        if may_have(declared, tuple(sizes)):
+        if fits_declared(tuple(declared), tuple(sizes)):
             return tuple(sizes)
     return None

@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Session
-from parityscope.backends.declared_axes import may_have, sizes_of
+from parityscope.backends.declared_axes import sizes_in
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.matching import ROWS, match_recordings
 from parityscope.backends.targets import format_target, with_option
-from parityscope.case.conformance import settle_declarations
+from parityscope.case.conformance import fits_declared, settle_declarations
 from parityscope.case.formats import UNREADABLE, Stored, restore_lost_type, unreadable_error
 from parityscope.case.formats.exported import open_exported
 from parityscope.case.formats.folder import survey_folder
@@ -132,7 +132,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
 def _pair_by_shape(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[bool, list[tuple[str, str]]]:
     """Whether the declared shapes leave one reading alone, and (recorded, output) in it; else what fits, in its order."""
     left = {
-        value.name: [name for name, array in arrays.items() if may_have(value.shape, array.shape)]
+        value.name: [name for name, array in arrays.items() if fits_declared(value.shape, array.shape)]
         for value in model.outputs
     }
     pairs: dict[str, str] = {}
@@ -328,7 +328,7 @@ def _count_rows(model: Model) -> Callable[[Sample, str], int]:
 
     def count(sample: Sample, name: str) -> int:
         declared = first.get(name)
-        return declared if isinstance(declared, int) else sizes_of(model, sample).get(declared or "", 1)
+        return declared if isinstance(declared, int) else sizes_in(model, sample).get(declared or "", 1)
 
     return count
 

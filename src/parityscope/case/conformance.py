@@ -21,7 +21,7 @@ from parityscope.case.formats import dtype_of, to_plain_array, view_as_declared
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from parityscope.case.formats import Announced
     from parityscope.records import ValueInfo
@@ -226,23 +226,35 @@ def _shape_fix(declared: Dims, shape: tuple[int, ...]) -> str:
     rank = len(declared)
     if (
         len(shape) == rank - 1
-        and _fits_declared(declared[1:], shape)
+        and fits_declared(declared[1:], shape)
         and declared[0] in {1, None} | _symbolic_dimensions(declared)
     ):
         return "add the batch axis: array[np.newaxis]"
     if len(shape) == rank == 4:
         for axes in ((0, 3, 1, 2), (0, 2, 3, 1)):
-            if _fits_declared(declared, tuple(shape[axis] for axis in axes)):
+            if fits_declared(declared, tuple(shape[axis] for axis in axes)):
                 return f"exchange its layout: array.transpose{axes}"
-    if len(shape) == rank and rank and _fits_declared(declared[1:], shape[1:]) and declared[0] == 1:
+    if len(shape) == rank and rank and fits_declared(declared[1:], shape[1:]) and declared[0] == 1:
         return f"if axis 0 counts {shape[0]} samples, add --stacked; otherwise give one sample a file"
     return f"give it the shape {_dims_text(declared)}"
 
 
-def _fits_declared(declared: Dims, shape: tuple[int, ...]) -> bool:
-    return len(declared) == len(shape) and all(
-        not isinstance(dim, int) or dim == size for dim, size in zip(declared, shape, strict=True)
+def fits_declared(declared: Dims | None, shape: tuple[int, ...]) -> bool:
+    """Whether a value that is declared so may have that shape; of None nothing is known."""
+    return declared is None or (
+        len(declared) == len(shape)
+        and all(not isinstance(dim, int) or dim == size for dim, size in zip(declared, shape, strict=True))
     )
+
+
+def sizes_of_symbols(values: Iterable[ValueInfo], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The sizes that names of dimensions have where the values have these shapes."""
+    return {
+        dim: size
+        for value in values
+        for dim, size in zip(value.shape or (), shapes.get(value.name, ()), strict=False)
+        if isinstance(dim, str)
+    }
 
 
 def _symbolic_dimensions(declared: Dims) -> set[int | str | None]:

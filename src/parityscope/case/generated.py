@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.conformance import declared_text
+from parityscope.case.conformance import declared_text, sizes_of_symbols
 from parityscope.case.formats import Announced, Stored, dtype_of
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass
@@ -111,12 +111,7 @@ def generated_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dic
     Raises:
         ParityError: the model does not say how many axes an input has, and `shapes` does not either.
     """
-    symbols = {
-        dim: size
-        for value in model.inputs
-        for dim, size in zip(value.shape or (), shapes.get(value.name, ()), strict=False)
-        if isinstance(dim, str)
-    }
+    symbols = sizes_of_symbols(model.inputs, shapes)
     found = {}
     for value in model.inputs:
         if value.name in shapes:
