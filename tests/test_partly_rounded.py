@@ -75,6 +75,20 @@ def test_another_fault_of_that_size_is_not_laid_to_products() -> None:
     assert "products" not in cause.get("details", {})
 
 
+def test_a_format_is_simulated_where_the_candidate_calls_its_outputs_otherwise() -> None:
+    recorded = answers(dict.fromkeys(range(LAYERS), to_tf32))
+    by_input = {sample["x"].tobytes(): one[f"r{LAYERS - 1}"] for sample, one in zip(SAMPLES, recorded, strict=True)}
+    found = ps.diagnose(
+        parse_network(NETWORK, WEIGHTS),
+        candidate=lambda arrays: {"other": by_input[arrays["x"].tobytes()]},
+        inputs=SAMPLES,
+        mapping={f"r{LAYERS - 1}": "other"},
+    )
+    (told,) = [one for one in found.document["findings"] if one["code"] == "ACC001"]
+    assert told["role"] == "cause"
+    assert told["details"]["explains"] > 0.99
+
+
 def test_what_would_take_too_long_is_listed() -> None:
     count = 601
     turned = np.linalg.qr(DRAW.normal(size=(8, 8)))[0].astype(np.float32)

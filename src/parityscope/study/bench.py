@@ -85,7 +85,7 @@ def open_bench(
             answers=None if is_recording(candidate) else asked.answers,
             peers={format_target(peer): asked.runner(peer) for peer in peers_of(case.model, reference)},
             switched={
-                **{format_target(other): asked.runner(other) for other in switched_of(candidate)},
+                **{format_target(other): asked.runner(other, candidate=True) for other in switched_of(candidate)},
                 **({_NO_TF32: asked.without_tf32} if backend_named(candidate.backend).runs_program else {}),
             },
             given=asked.given if is_recording(reference) else None,
@@ -265,13 +265,14 @@ class _Sessions:
         """A side with a copy of its file that `edit` changed; None if that says that there was nothing to change."""
         import onnx_ir as ir
 
-        target = self._runs_reference if side == "reference" else self._runs_candidate
+        is_candidate = side == "candidate"
+        target = self._runs_candidate if is_candidate else self._runs_reference
         copy = model_of(self._case.model, target).graph()
         if not edit(copy):
             return None
         path = self._held.enter_context(scratch_folder("rewritten")) / f"{name}.onnx"
         ir.save(copy, path)
-        return self.runner(with_option(target, "model", str(path)))
+        return self.runner(with_option(target, "model", str(path)), candidate=is_candidate)
 
     def partly(self) -> PartlyRounded:
         """The reference's products, each of which can be computed in a coarser format."""
@@ -287,7 +288,7 @@ class _Sessions:
             return self._name_outputs(session.run(self._case.inputs.sample(index)))
 
     def answers(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return self.runner(self._runs_candidate)(arrays)
+        return self.runner(self._runs_candidate, candidate=True)(arrays)
 
     def without_tf32(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The candidate's program, started with TF32 switched off in its environment."""
@@ -309,14 +310,24 @@ class _Sessions:
     def given(self, index: int) -> Mapping[str, np.ndarray]:
         return self._run_sample(self._given, self._case.inputs.sample(index))
 
-    def runner(self, target: Target) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-        """The outputs of `target` on changed inputs, by the reference's names; its session is opened once."""
+    def runner(
+        self, target: Target, *, candidate: bool = False
+    ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+        """The outputs of `target` on changed inputs, by the reference's names; its session is opened once.
+
+        A `candidate` calls them as the candidate's file does, all others as the reference's.
+        """
         place = self._case.inputs.indices[0]
-        return lambda arrays: self._run_sample(target, Sample(index=place, name="changed inputs", arrays=arrays))
+
+        def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            found = self._run_sample(target, Sample(index=place, name="changed inputs", arrays=arrays))
+            return self._name_outputs(found) if candidate else found
+
+        return run
 
     def _run_sample(self, target: Target, sample: Sample) -> dict[str, np.ndarray]:
         self.in_time()
-        return self._name_outputs(self._session_of(target).run(sample))
+        return dict(self._session_of(target).run(sample))
 
     def _session_of(self, target: Target) -> Session:
         """The session of a target, opened once as long as there is room for it."""
