@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from parityscope.memory import with_room_for_calls
 from parityscope.threads import use_one_thread
 
 use_one_thread()  # as a command does, before numpy is there
@@ -101,6 +102,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What was read so far stays: `relieve_memory` and each fork would go through all of it again."""
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """A test has the room for calls that a command has: pytest's own are fifty deep."""
+    words = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    with_room_for_calls(pyfuncitem.obj)(**words)
+    return True
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_model
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph import constants
-from parityscope.memory import allow_memory, allowed_memory, drop_mapped_pages
+from parityscope.memory import allow_memory, allowed_memory, drop_mapped_pages, with_room_for_calls
 from parityscope.records import Policy
 from parityscope.study.bench import open_bench
 
@@ -226,3 +227,24 @@ def test_of_large_models_one_session_of_a_bench_is_open_at_a_time(
         finally:
             allow_memory(before)
         assert (most[0], open_now[0]) == (wanted, 0)
+
+
+def test_calls_at_no_depth_take_pages_from_the_system_again_and_again() -> None:
+    calls = 400
+
+    def called() -> None:
+        pass
+
+    called.__code__ = called.__code__.replace(co_stacksize=200)  # as much as a call with many variables holds
+
+    def taken_at(depth: int) -> int:
+        """Pages that were touched for the first time by calls at this depth, which are the same each time."""
+        if depth:
+            return taken_at(depth - 1)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(calls):
+            called()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    # The end of a chunk of Python's own lies within these depths, where each call takes a page or more.
+    assert max(map(with_room_for_calls(taken_at), range(300))) < calls // 2

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.custom_operators import libraries_in_use, library_in_use
 from parityscope.forking import Forked, fork_child, has_threads_of_others
 from parityscope.light_dataclasses import dataclass, field
-from parityscope.memory import allow_memory, allowed_memory
+from parityscope.memory import allow_memory, allowed_memory, with_room_for_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,6 +104,7 @@ class _Task:
             libraries=libraries_in_use(),
         )
 
+    @with_room_for_calls
     def do(self, shared: int) -> bytes:
         os.chdir(self.folder)
         os.environ.clear()

@@ -4,12 +4,14 @@
 (`spilling`).
 Freed memory is not the system's again by itself: the C library keeps it for the next array, ONNX Runtime's arena for the next
 tensor, and cycles of objects keep arrays until Python looks for them; pages of mapped files (weights, recorded tensors, spilled
-arrays) stay with the process once they were read. `relieve_memory` gives all of it back where the process holds much.
+arrays) stay with the process once they were read. `relieve_memory` gives all of it back where the process holds much. What is
+taken and given back again and again costs more than what is computed in it: `keep_freed_memory`, `with_room_for_calls`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import mmap
 import os
@@ -19,11 +21,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 DEFAULT = 512 << 20  # bytes, as --memory is where nothing else is asked for
 _OURS = 256 << 20  # bytes, chosen: what libraries, graphs and compiled loops take before the first tensor is kept
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _KEPT = 1 << 30  # bytes that the C library keeps where it is asked to; chosen
+_SLOTS = (
+    66_000  # of 8 bytes: more than half of the 1 MiB that Python then takes, whose other half is thousands of calls
+)
 _SHARE = 20  # of the time that passes between two reliefs at least, what one costs; chosen
 _budget = DEFAULT
 _holders: list[Callable[[], None]] = []
@@ -112,3 +121,18 @@ def keep_freed_memory() -> None:
     if options is not None:
         for option in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
             options(option, _KEPT)
+
+
+def with_room_for_calls(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, beneath which a call takes no memory from the system.
+
+    CPython keeps the calls that are under way in chunks of 16 KiB, and gives one back as soon as it is empty: a loop whose calls
+    cross an edge maps, touches and unmaps memory in each of them (two fifths of the processor time of some searches). A call
+    that needs more than a chunk gets one of its size, a power of two, and those beneath it the rest: this one says that it does.
+    """
+
+    def roomy(*words: P.args, **named: P.kwargs) -> R:
+        return function(*words, **named)
+
+    roomy.__code__ = roomy.__code__.replace(co_stacksize=_SLOTS)
+    return functools.wraps(function)(roomy)

@@ -82,9 +82,10 @@ def _run_words(words: list[str]) -> int:
             raise
 
     from parityscope.cli.shell.output import release_claims
+    from parityscope.memory import with_room_for_calls
 
     try:
-        return guard_exit_code(work)
+        return guard_exit_code(with_room_for_calls(work))
     finally:
         release_claims()
 

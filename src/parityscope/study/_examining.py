@@ -21,7 +21,7 @@ from parityscope.backends.onnxruntime_running import limited_runs
 from parityscope.comparison.warming import warm_kernels
 from parityscope.custom_operators import library_in_use
 from parityscope.errors import ParityError
-from parityscope.memory import allow_memory
+from parityscope.memory import allow_memory, with_room_for_calls
 from parityscope.records import Skip
 from parityscope.study._custom_operators import Bounds, bound_examination
 from parityscope.study._verdicts import reason_for
@@ -51,6 +51,7 @@ _AGAIN = (
 )
 
 
+@with_room_for_calls
 def examine_request(examination: Examination) -> dict[str, Any]:
     """Examines on the whole model, or on what of it both sides can run, and gives the study's document.
 
