@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx.backend.test.case.node import collect_testcases
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import prepare_copy
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def operators() -> list[tuple[str, onnx.ModelProto]]:
     """The models of ONNX's own tests of operators: one or more for every operator there is."""
+    # Here: importing it imports every test of them, for which other processes have no use.
+    from onnx.backend.test.case.node import collect_testcases
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the overflows that some of them make on purpose
         return [(case.name, case.model) for case in collect_testcases(None) if case.model is not None]
