@@ -128,12 +128,12 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _little_search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search for what was computed does a tenth of its work, or such a share of it as the mark says.
+    """A search for what was computed does a twentieth of its work, or such a share of it as the mark says.
 
     What a test finds with less than a user's search may take, a user finds too; what must not be found is looked for with more.
     """
     marked = request.node.get_closest_marker("search_of")
-    share = marked.args[0] if marked else 0.1
+    share = marked.args[0] if marked else 0.05
     for place in ("hypotheses.from_outputs.searching.MOST_S", "explanation.generating.SHARE_OF_TIME"):
         module, _, name = f"parityscope.{place}".rpartition(".")
         monkeypatch.setattr(f"{module}.{name}", share * getattr(importlib.import_module(module), name))
