@@ -1,4 +1,4 @@
-"""Outputs that are given with other axes of one than the model declares are compared, and that is told."""
+"""Inputs and outputs of other names, orders of axes or axes of one than the model declares are compared, and that is told."""
 
 from __future__ import annotations
 
@@ -87,3 +87,78 @@ def test_axes_of_one_are_found_again(shape: list[int], data: st.DataObject) -> N
         kept.insert(data.draw(st.integers(0, len(kept))), 1)
     assert place_axes(shape, tuple(kept)) == tuple(shape)
     assert place_axes(shape, (*kept, 7)) is None
+
+
+PICTURE = {"w": DRAW.normal(size=(4, 3, 3, 3)).astype(np.float32), "half": np.float32([0.5])}
+CHANNELS_LAST = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,8,9,3] picture) => (float[N,4,6,7] y) {
+  x = Transpose<perm = [0, 3, 1, 2]>(picture)
+  c = Conv(x, w)
+  s = Mul(c, half)
+  y = Relu(s)
+}"""
+CHANNELS_FIRST = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,3,8,9] image) => (float[N,4,6,7] y) {
+  picture = Conv(image, w)
+  s = Mul(picture, half)
+  y = Relu(s)
+}"""
+TWO = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] a, float[N,4] b) => (float[N,4] y) { y = Sub(a, b) }"""
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A network of pictures with their channels last, and its file with them first; samples in both layouts."""
+    write_network(tmp_path / "model.onnx", CHANNELS_LAST, PICTURE)
+    write_network(tmp_path / "first.onnx", CHANNELS_FIRST, PICTURE)
+    write_network(tmp_path / "wrong.onnx", CHANNELS_FIRST, PICTURE | {"half": np.float32([0.25])})
+    for name in ("inputs", "theirs"):
+        (tmp_path / name).mkdir()
+    for number in range(3):
+        x = DRAW.normal(size=(1, 8, 9, 3)).astype(np.float32)
+        np.savez(tmp_path / "inputs" / f"{number}.npz", picture=x)
+        np.savez(tmp_path / "theirs" / f"{number}.npz", image=x.transpose(0, 3, 1, 2))
+    return tmp_path
+
+
+def test_a_file_with_another_input_in_another_layout_is_compared(pictures: Path) -> None:
+    words = ("diagnose", "model.onnx", "--inputs", "inputs", "--candidate", "first.onnx")
+    for more in ((), ("--candidate-inputs", "theirs"), ("--map", "picture=image")):
+        done = in_this_process(*words, *more, "--study", f"study{len(more)}{more[:1]}", folder=pictures)
+        assert done.returncode == 0, done.stderr + done.stdout
+        told = " ".join(done.stdout.split())
+        assert "'picture' is transposed for the candidate's file, whose 'image' has the axes 0, 3, 1, 2" in told
+
+
+def test_what_is_wrong_is_found_in_a_file_in_another_layout(pictures: Path) -> None:
+    words = ("diagnose", "model.onnx", "--inputs", "inputs", "--candidate", "wrong.onnx", "--study", "study")
+    assert in_this_process(*words, folder=pictures).returncode == 1
+    (cause,) = [one for one in read_study(pictures / "study")["findings"] if one["role"] == "cause"]
+    assert "0.25" in cause["claim"]
+
+
+def test_inputs_that_types_and_shapes_do_not_tell_apart_are_named(tmp_path: Path) -> None:
+    write_network(tmp_path / "model.onnx", TWO, {})
+    other = TWO.replace("] a", "] q").replace("] b", "] p").replace("(a, b)", "(q, p)")
+    write_network(tmp_path / "other.onnx", other, {})
+    rows = {name: DRAW.normal(size=(1, 4)).astype(np.float32) for name in "ab"}
+    np.savez(tmp_path / "rows.npz", **rows)
+    words = ("compare", "model.onnx", "--inputs", "rows.npz", "--candidate", "other.onnx")
+    done = in_this_process(*words, folder=tmp_path)
+    assert done.returncode == 2
+    assert "--map a=q --map b=p" in " ".join(done.stderr.split())
+    assert in_this_process(*words, "--map", "a=q", "--map", "b=p", folder=tmp_path).returncode == 0
+    assert in_this_process(*words, "--map", "a=p", "--map", "b=q", folder=tmp_path).returncode == 1
+
+
+def test_samples_and_outputs_may_be_npy(folder: Path) -> None:
+    for name in ("rows", "kept/y", "kept/s"):
+        (folder / name).mkdir(parents=True)
+    for number in range(3):
+        np.save(folder / "rows" / f"{number}.npy", np.load(folder / "inputs" / f"{number}.npz")["x"])
+        for name in ("y", "s"):
+            np.save(folder / "kept" / name / f"{number}.npy", np.load(folder / "right" / f"{number}.npz")[name])
+    done = in_this_process("compare", "model.onnx", "--inputs", "rows", "--candidate", "kept", folder=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "kept" / "s" / "1.npy").unlink()
+    done = in_this_process("compare", "model.onnx", "--inputs", "rows", "--candidate", "kept", folder=folder)
+    assert done.returncode == 2
+    assert "there is no s/1.npy" in done.stderr

@@ -44,8 +44,8 @@ MISTAKES = [
     ("diagnose m.onnx x.npz --inputs x.npz", "Missing option '--candidate'", "did you mean --candidate x.npz?"),
     (
         "compare m.onnx --inputs x.npz --candidate other.onnx",
-        "another network: its inputs are image, the reference's x",
-        "give the file that was made from this model",
+        "the candidate's inputs are image, the reference's x: types and shapes do not tell which is which",
+        "say it, for example --map x=image; or give the file that was made from this model",
     ),
     ("compare m.onnx --inputs x.npz --candidate x.npz", "holds the model's inputs (x)", "--inputs"),
     (
@@ -80,7 +80,7 @@ MISTAKES = [
     (
         "diagnose m.onnx --candidate sim:f16 --inputs folder",
         "there are no samples in folder",
-        "give a folder of images, or of .arrow, .bin, .feather, .json, .jsonl, .npz",
+        "give a folder of images, or of .arrow, .bin, .feather, .json, .jsonl, .npy, .npz",
     ),
     ("diagnose m.onnx --candidate sim:f16 --inputs bad.npz", "bad.npz cannot be read", "write it again"),
     (
@@ -165,7 +165,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("open", "1, 4", "1, N"),
         ("deep", "1, 4", ", ".join(["1"] * 65)),
         ("mute", "float[1, 4] y", ""),
-        ("other", " x)", " image)"),
+        ("other", "1, 4] x)", "1, 5] image)"),
     ):
         onnx.save(
             onnx.parser.parse_model(MODEL.replace(old, new).replace("(x)", "(image)" if name == "other" else "(x)")),

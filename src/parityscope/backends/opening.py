@@ -11,6 +11,7 @@ from parityscope.backends import Capture, Session, backend_named, known_backends
 from parityscope.backends.child import open_in_child
 from parityscope.backends.command import parse_seconds
 from parityscope.backends.declared_axes import give_as_declared
+from parityscope.backends.declared_inputs import INPUTS, describe_taken, take_inputs_of
 from parityscope.backends.targets import check_target, format_target, one_of
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
@@ -31,7 +32,8 @@ _ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
 def model_of(model: Model, target: Target) -> Model:
     """The model that `target` runs: its own (`model=PATH`) or the reference's.
 
-    Where nothing here runs it, what is broken in its file is left out. A file of a runtime's own kind is read as ONNX of the
+    Where nothing here runs it, what is broken in its file is left out. Inputs that it calls or lays out otherwise are the
+    reference's in a copy of it (`declared_inputs`). A file of a runtime's own kind is read as ONNX of the
     reference's opset.
 
     Raises:
@@ -43,7 +45,7 @@ def model_of(model: Model, target: Target) -> Model:
     makers = known_backends().values() if runtime.recorded and Path(path).suffix != _ONNX else [runtime]
     translate = next((one.translates[end] for one in makers for end in one.translates if path.endswith(end)), None)
     if translate is None:
-        return load_model(path, in_part=runtime.recorded)
+        return take_inputs_of(model, load_model(path, in_part=runtime.recorded), target)
     written, unread = translate(Path(path), model)
     return replace(load_model(written), source=Path(path), unread=unread)
 
@@ -62,18 +64,27 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
     if capture.tensors and not runtime.observes:
         raise ParityError(f"{runtime.name} shows no intermediate tensors", fix="compare its outputs only")
     own = model_of(model, target)
+    told = describe_taken(model, own, target)
     timeout = target.option("timeout")
     isolate = one_of(target, "isolate", ("on", "off"), "on" if timeout or runtime.isolated else "off")
     if runtime.name == "command" or (isolate == "off" and not timeout):
         with runtime.open(own, target, capture) as session:
-            yield give_as_declared(_telling_failures(session, runtime), model)
+            yield give_as_declared(_telling_inputs(_telling_failures(session, runtime), told), model)
         return
-    left = tuple((key, value) for key, value in target.options if key not in {"timeout", "isolate", "model"})
+    left = tuple((key, value) for key, value in target.options if key not in {"timeout", "isolate", "model", INPUTS})
     inner = Target(backend=target.backend, precision=target.precision, options=left)
     # A limit that was given is meant; without one, a build is no hang.
     builds = runtime.builds_for_shapes and not timeout
     with open_in_child(own, inner, capture, parse_seconds(timeout, _ISOLATED_TIMEOUT_S), builds=builds) as session:
-        yield give_as_declared(_telling_failures(session, runtime), model)
+        yield give_as_declared(_telling_inputs(_telling_failures(session, runtime), told), model)
+
+
+def _telling_inputs(session: Session, told: str) -> Session:
+    """The session, which notes what is `told` of the inputs."""
+    if not told:
+        return session
+    note = "; ".join(filter(None, (told, session.environment.get("note", ""))))
+    return replace(session, environment={**session.environment, "note": note})
 
 
 def _telling_failures(session: Session, runtime: Backend) -> Session:

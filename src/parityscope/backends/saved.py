@@ -1,10 +1,10 @@
 """Outputs recorded elsewhere: `saved?path=...`, so that any deployment can be judged without being here.
 
 **What is read.** An .npz or .safetensors (one sample), an .npy (the sole output), a folder of them (each file is a
-sample), a recording (a folder with `outputs/`), Polygraphy's `--save-outputs` JSON or folder, trtexec's
-`--exportOutput` JSON, and a folder of raw bytes (`--dumpRawBindingsToFile`, or `<name>.bin`). A folder of
-`recorder/parityscope_tensorrt.py` tells what `trt` tells live: tensors from inside, the engine's layers with kernels and
-times, what looking changed, and why a tensor is missing.
+sample), folders of .npy called as the outputs are (`OUTPUT/000000.npy`), a recording (a folder with `outputs/`),
+Polygraphy's `--save-outputs` JSON or folder, trtexec's `--exportOutput` JSON, and a folder of raw bytes
+(`--dumpRawBindingsToFile`, or `<name>.bin`). A folder of `recorder/parityscope_tensorrt.py` tells what `trt` tells live:
+tensors from inside, the engine's layers with kernels and times, what looking changed, and why a tensor is missing.
 
 **Which belongs to which sample.** In a folder a recording is paired with its sample by file name, so that a file that is
 missing is an error and shifts nothing (`backends/matching.py` has the rules; `pair=order` pairs by position instead).
@@ -36,7 +36,7 @@ from parityscope.case.conformance import fits_declared, settle_declarations
 from parityscope.case.formats import UNREADABLE, Stored, restore_lost_type, unreadable_error
 from parityscope.case.formats.exported import open_exported
 from parityscope.case.formats.folder import survey_folder
-from parityscope.case.formats.npy import open_npy
+from parityscope.case.formats.npy import folders_of_tensors, open_npy, open_npy_folders
 from parityscope.case.formats.npz import open_npz
 from parityscope.case.formats.polygraphy import open_outputs
 from parityscope.case.formats.safetensors_file import open_safetensors
@@ -183,7 +183,11 @@ def _open_stored(model: Model | None, target: Target) -> tuple[Stored, tuple[str
         raise ParityError(f"there is no {text}", fix="give the file or folder that the deployment wrote")
     if path.is_dir() and (path / "outputs").is_dir():
         path = path / "outputs"
-    found = survey_folder(path) if path.is_dir() else None
+    folders = folders_of_tensors(path) if path.is_dir() else ()
+    if folders:
+        stored = open_npy_folders(folders, f"{len(folders)} folders of .npy in {path}")
+        return stored, stored.labels
+    found = survey_folder(path, rest=frozenset({"npy"})) if path.is_dir() else None
     files = found.files if found else (path,)
     kind = found.kind if found else path.suffix.lower().removeprefix(".")
     origin = f"{len(files)} files in {path}" if found else str(path)

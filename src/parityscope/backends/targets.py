@@ -34,6 +34,7 @@ FORMER: Mapping[str, str] = MappingProxyType(
 # Options that every backend takes; `open_target` acts on them.
 COMMON_OPTIONS = {
     "model": "another ONNX file than the reference's (a converted or repaired model)",
+    "inputs": "which of that file's inputs is which of the model's, where they are called otherwise: name:model_name,...",
     "timeout": "seconds one sample may take; the runtime then runs in a child process",
     "isolate": "on: run in a child process, so that a crash of the runtime becomes an error; off: do not",
 }

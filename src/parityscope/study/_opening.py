@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import format_word
 from parityscope.backends import backend_named, is_recording
+from parityscope.backends.declared_inputs import INPUTS, name_as_model
 from parityscope.backends.matching import match_recordings
 from parityscope.backends.opening import model_of
 from parityscope.backends.saved import open_recording
@@ -87,6 +88,7 @@ def open_request(request: Request) -> Iterator[Examination]:
             yield _open_recorded(request, stated.policy, candidate, Path(folder))
         return
     model = load_model(request.model)
+    candidate = _with_named_inputs(candidate, model, request.mapping)
     candidate, own, left_out = _read_own_file(model, candidate)
     _check_types(model, own, candidate)
     policy = override_policy(
@@ -109,7 +111,7 @@ def open_request(request: Request) -> Iterator[Examination]:
         )
         if request.images:
             inputs = with_originals(inputs, Path(request.images))
-        seen = _own_inputs(request.candidate_inputs, candidate, inputs)
+        seen = _own_inputs(request.candidate_inputs, candidate, inputs, model, own)
         case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=seen)
         yield Examination(
             request=request, case=case, reference=reference, candidate=candidate, peer=peer, skipped=left_out
@@ -181,6 +183,15 @@ def _with_recorded_names(candidate: Target, mapping: Mapping[str, str]) -> Targe
     return with_option(candidate, "map", ",".join(filter(None, told)))
 
 
+def _with_named_inputs(candidate: Target, model: Model, mapping: Mapping[str, str]) -> Target:
+    """A candidate with the inputs that `mapping` names; its file's are renamed before anything else is asked of it."""
+    inputs = {value.name for value in model.inputs}
+    named = [f"{new}:{old}" for old, new in mapping.items() if old in inputs]
+    if not named or is_recording(candidate):
+        return candidate
+    return with_option(candidate, INPUTS, ",".join(filter(None, (candidate.option(INPUTS), *named))))
+
+
 def _usable_target(text: str) -> Target:
     target = parse_target(text)
     check_target(target, backend_named(target.backend))
@@ -195,11 +206,15 @@ def _check_types(model: Model, own: Model, candidate: Target) -> None:
     """
     taken = {value.name: value.dtype for value in model.inputs}
     wanted = [value.name for value in own.inputs]
-    if backend_named(candidate.backend).reads_model and wanted and not taken.keys() & {*wanted} and taken:
+    unknown = [name for name in wanted if name not in taken]
+    missing = [name for name in taken if name not in wanted]
+    if backend_named(candidate.backend).reads_model and unknown and missing:
+        named = " ".join(f"--map {mine}={its}" for mine, its in zip(missing, unknown, strict=False))
         raise ParityError(
-            f"the candidate's file is another network: its inputs are {', '.join(wanted)}, the reference's {', '.join(taken)}",
-            where=str(own.path),
-            fix="give the file that was made from this model, or name its inputs as the model does",
+            f"the candidate's inputs are {', '.join(wanted)}, the reference's {', '.join(taken)}: "
+            "types and shapes do not tell which is which",
+            where=str(own.named),
+            fix=f"say it, for example {named}; or give the file that was made from this model",
         )
     for value in own.inputs if backend_named(candidate.backend).reads_model else ():
         if value.dtype != taken.get(value.name, value.dtype):
@@ -219,7 +234,9 @@ def _stated_policy(policy: str | Path | Policy | None) -> PolicyFile:
     return read_policy(Path(policy), known_metrics())
 
 
-def _own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> OwnInputs | None:
+def _own_inputs(
+    data: str | Path | None, candidate: Target, inputs: Inputs, model: Model, own: Model
+) -> OwnInputs | None:
     """The inputs in `data`, else those in the candidate's recording; None where there are none.
 
     Which file belongs to which sample is told as for recorded outputs (`backends.matching`).
@@ -241,7 +258,7 @@ def _own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> O
 
     def read(index: int) -> Mapping[str, np.ndarray]:
         place = match(inputs.sample(index))
-        return stored.read(place, stored.names(place))
+        return name_as_model(stored.read(place, stored.names(place)), model, own, candidate)
 
     return OwnInputs(origin=stored.origin, read=read)
 

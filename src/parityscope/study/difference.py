@@ -41,7 +41,8 @@ def pair_tensors(known: Examination) -> Examination:
     own = model_of(case.model, known.candidate)
     runtime = backend_named(known.candidate.backend)
     # A recording's names are the model's already (`_opening`); what another program calls its outputs only its answers tell.
-    explicit = {} if runtime.recorded else request.mapping
+    inputs = {value.name for value in case.model.inputs}
+    explicit = {} if runtime.recorded else {old: new for old, new in request.mapping.items() if old not in inputs}
     paired = pair_graphs(
         case.model, own, case.inputs, explicit=explicit, memory=request.memory, other=runtime.reads_model
     )

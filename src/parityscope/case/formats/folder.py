@@ -20,6 +20,7 @@ _SUFFIXES: Mapping[str, str] = {
     ".safetensors": "safetensors",
     ".json": "json",
     ".bin": "raw",
+    ".npy": "npy",
     ".raw": "raw",
     **dict.fromkeys(IMAGE_SUFFIXES, "images"),
 }
@@ -52,6 +53,8 @@ def survey_folder(
     """
     listed = _list_folder(folder)
     found = _files_by_kind(listed, suffixes)
+    if (folder / SUMMARY).is_file():
+        found.pop("npy", None)
     if not found and classes:
         inner = [
             path for each in listed if each.is_dir() and not each.name.startswith(".") for path in _list_folder(each)

@@ -8,11 +8,12 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.case.formats import UNREADABLE, Stored, to_plain_array, unreadable_error
+from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
 
@@ -85,3 +86,31 @@ def open_npy(paths: Sequence[Path], origin: str, name: str = "") -> Stored:
         names=lambda _: (called,),
         read=lambda index, _: {called: read_npy_file(paths[index])},
     )
+
+
+def folders_of_tensors(folder: Path) -> tuple[Path, ...]:
+    """The folders in `folder` where each holds one tensor's .npy, a file a sample; none where anything else lies there."""
+    try:
+        inner = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+        return tuple(inner) if inner and all(any(path.glob("*.npy")) for path in inner) else ()
+    except OSError:
+        return ()
+
+
+def open_npy_folders(folders: Sequence[Path], origin: str) -> Stored:
+    """Samples whose tensors lie in a folder each, which is called as the tensor is: `TENSOR/000000.npy`."""
+    held = {folder.name: {path.name: path for path in sorted(folder.glob("*.npy"))} for folder in folders}
+    labels = tuple(sorted({label for files in held.values() for label in files}))
+
+    def read(index: int, names: Collection[str]) -> dict[str, np.ndarray]:
+        label = labels[index]
+        missing = [name for name in names if label not in held[name]]
+        if missing:
+            raise ParityError(
+                f"there is no {missing[0]}/{label}, and another tensor has it",
+                where=origin,
+                fix="record all of a sample",
+            )
+        return {name: read_npy_file(held[name][label]) for name in names}
+
+    return Stored(origin=origin, labels=labels, names=lambda _: tuple(held), read=read)

@@ -171,7 +171,7 @@ def _recognise(path: Path, known: Mapping[str, DataSource]) -> tuple[DataSource,
     return known[found.kind], found.files
 
 
-_FOLDERS_ONLY = frozenset({"raw"})  # one blob says nothing of its tensor
+_FOLDERS_ONLY = frozenset({"npy", "raw"})  # one alone does not say whether it is a sample or holds many
 
 
 def _unknown_kind(path: Path) -> ParityError:
