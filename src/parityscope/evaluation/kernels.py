@@ -133,9 +133,10 @@ def _placeholder(array: np.ndarray, name: str) -> onnx.TensorProto:
 
 def tensor_message(array: np.ndarray, name: str) -> onnx.TensorProto:
     """A constant called `name`, of any element type."""
-    if array.dtype == object:
+    if array.dtype.isbuiltin == 1:
         return numpy_helper.from_array(array, name)
-    return ir.serde.serialize_tensor(ir.tensor(array, name=name))
+    # Not `ir.tensor`: what that takes besides arrays takes long to look for.
+    return ir.serde.serialize_tensor(ir.Tensor(array, name=name))
 
 
 def declare_input(name: str, value: Value, *, fixed: bool = False) -> onnx.ValueInfoProto:
