@@ -202,13 +202,19 @@ def _compare_two_rows(
     return None
 
 
-def uneven_in_recording(known: Examination, arrays: Arrays, outputs: Arrays, rows: int) -> Uneven | None:
-    """Rows that are identical in the data and different in a recording."""
+def uneven_in_recording(known: Examination, arrays: Arrays, sides: Sides, rows: int) -> Uneven | None:
+    """Rows that are identical in the data, have one answer in the reference, and others in a recording.
+
+    `sides` are the reference's outputs and the recording's. Where the rows are moments of one sample the reference, too, answers
+    by what came before.
+    """
+    reference, recorded = sides
+    words = "identical rows get different answers"
     for row in range(1, rows):
         for earlier in range(row):
             if all(array[row].tobytes() == array[earlier].tobytes() for array in arrays.values()):
-                found = _compare_two_rows(known, outputs, outputs, row, earlier, "identical rows get different answers")
-                if found:
+                found = _compare_two_rows(known, recorded, recorded, row, earlier, words)
+                if found and _compare_two_rows(known, reference, reference, row, earlier, words) is None:
                     return found
     return None
 

@@ -11,7 +11,7 @@ to zeros: a recording can tell that too. Otherwise, rows of most networks do not
 whether these do. Then the candidate gets a batch whose rows are all the sample's first row, which must come out alike; the
 sample's first row beside other rows; its rows each one place further on, whose answers must go with them; and, where the batch
 size is open, its rows one by one, which must come out as in the batch. With a recording, rows that happen to be identical in
-the data are compared.
+the data and in the reference's answers are compared.
 
 A network that knows its batch by right (ranges of dynamic quantization, batch statistics) gives other answers in another
 one. Where only outputs are known the reference is run on several samples as one batch, and on each row alone: what gives the
@@ -115,7 +115,7 @@ def _test_claim(known: Examination, bench: Bench, rows: int) -> Shown:
     if rows > 1 and (taken := find_taken_rows(known, bench, rows)):
         return _show_taken_rows(bench, before, taken, rows)
     if bench.answers is None:
-        found = uneven_in_recording(known, arrays, bench.candidate(index), rows)
+        found = uneven_in_recording(known, arrays, (bench.reference(index), bench.candidate(index)), rows)
     else:
         count = rows if rows > 1 else _ROWS
         same = {name: np.repeat(array[:1], count, axis=0) for name, array in arrays.items()}
@@ -320,6 +320,13 @@ CHECK = Check(
         ),
         # Rows that are alike have one answer by right.
         Example(model=_FIXED, inputs=_ALIKE, outputs_fault=lambda outputs: [{"y": one["y"] * 1.5} for one in outputs]),
+        # Rows that are moments of one sample: the reference answers by their places, too.
+        Example(
+            model=_fix_batch_size(_PLACED),
+            inputs=_ALIKE,
+            constants=_CONSTANTS,
+            outputs_fault=lambda outputs: [{"y": np.tanh(one["y"] * 1.5)} for one in outputs],
+        ),
         Example(model=_MODEL, inputs=_ROWS_OF, candidate="sim:bf16", declared="f32"),
     ),
 )

@@ -11,7 +11,8 @@ the data that the model was made for. More than 1 % of the elements that are fur
 outside; and all that vary by less than a twentieth of the deviation are a hundredth of an image and not one.
 
 What it is confused with: an operator at the input that scales and shifts for another reason than to normalize; then the numbers
-that are told say so at a glance. Samples of one constant are DAT003's.
+that are told say so at a glance. Samples of two values are a mask that is turned into what is added to scores. Samples of one
+constant are DAT003's.
 
 How to repair: give the samples as the model takes them, or hold them against real ones with `--real DATA`.
 
@@ -78,7 +79,7 @@ def _describe_inputs_outside(known: Examination) -> Iterator[str]:
     for value in known.graph.graph.inputs:
         normal = _find_normalization(value) if value.name in samples[0] else None
         values = np.concatenate([sample[str(value.name)].reshape(-1) for sample in samples]) if normal else np.empty(0)
-        if normal is None or values.dtype.kind not in "fiu" or values.size < _FEW or is_constant(values):
+        if normal is None or values.dtype.kind not in "fiu" or values.size < _FEW or _is_mask(values):
             continue
         values = values[np.isfinite(values)].astype(np.float64)
         outside = float((np.abs(values - normal.mean) > _FAR * normal.deviation).mean())
@@ -92,6 +93,11 @@ def _describe_inputs_outside(known: Examination) -> Iterator[str]:
                 f"{format_number(normal.mean)} and divides by {format_number(normal.deviation)}: "
                 f"{lies if outside > _OUTSIDE else narrow}"
             )
+
+
+def _is_mask(values: np.ndarray) -> bool:
+    """Whether there are no more than two values: what switches, and is no picture or measurement."""
+    return is_constant(values) or bool(np.isin(values, (values.min(), values.max())).all())
 
 
 def _find_normalization(value: ir.Value) -> _InputNormalization | None:
@@ -188,6 +194,13 @@ _CONSTANTS = {
 _RNG = np.random.default_rng(65)
 _PIXELS = np.clip(110 + 60 * np.sin(np.arange(768) / 9.0) + _RNG.normal(size=768) * 8, 0, 255)
 _IMAGE = np.rint(_PIXELS).reshape(1, 3, 16, 16).astype(np.float32)
+_MASKING = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,128] x) => (float[1,128] y) {
+  a = Sub(one, x)
+  b = Mul(a, lowest)
+  y = Softmax(b)
+}"""
+_HIDING = {"one": np.ones(1, np.float32), "lowest": np.full(1, -3.4e38, np.float32)}
+_SEEN = (np.arange(128) < 100).astype(np.float32).reshape(1, 128)
 _PLAIN = "ort?optimization=disabled"
 
 CHECK = Check(
@@ -208,5 +221,7 @@ CHECK = Check(
             constants=_CONSTANTS,
             candidate=_PLAIN,
         ),
+        # What lets attention see or not.
+        Example(model=_MASKING, inputs={"x": _SEEN}, constants=_HIDING, candidate=_PLAIN),
     ),
 )
