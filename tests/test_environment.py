@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _ctypes
+import ctypes
 import json
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -178,3 +181,13 @@ def test_one_run_with_the_switch_thrown_makes_the_cause(
     told = [one for one in found["findings"] if one["code"] == "ENV002"]
     assert [one["role"] for one in told] == ["cause"]
     assert told[0]["details"]["switch"] == "NVIDIA_TF32_OVERRIDE=0"
+
+
+def test_a_library_is_told_from_its_loading_to_its_unloading(tmp_path: Path) -> None:
+    path = shutil.copy(_ctypes.__file__, tmp_path / "libcudnn.so.9.1.0")  # any library will do
+    before = loaded_libraries()
+    loaded = ctypes.CDLL(path)
+    told = loaded_libraries()
+    _ctypes.dlclose(loaded._handle)
+    assert told == {**before, "libcudnn": ("9.1.0", str(path))}
+    assert loaded_libraries() == before

@@ -11,6 +11,7 @@ section); 64-bit little-endian files only, which is what NVIDIA's and Intel's li
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import platform
@@ -112,8 +113,9 @@ def loaded_libraries(maps: str | None = None) -> dict[str, tuple[str, str]]:
     `maps` is the text of /proc/self/maps, read now if it is not given. The kernel writes the file's own name there, and the
     version is that name's: libcudnn.so.9 is a link to libcudnn.so.9.1.0.
     """
-    text = _read_text_or_nothing(Path("/proc/self/maps")) if maps is None else maps
-    paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line)
+    if maps is None:
+        return dict(_libraries_after(_count_loads()))
+    paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in maps.splitlines() if ".so" in line)
     found: dict[str, tuple[list[str], str]] = {}
     for path in paths:
         match = _VERSIONED.search(path)
@@ -123,6 +125,41 @@ def loaded_libraries(maps: str | None = None) -> dict[str, tuple[str, str]]:
             if version not in versions:
                 versions.append(version)
     return {library: (", ".join(versions), path) for library, (versions, path) in sorted(found.items())}
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries_after(_loads: object) -> dict[str, tuple[str, str]]:
+    """What is loaded now: a process that has loaded much maps thousands of files, which take milliseconds to tell."""
+    return loaded_libraries(_read_text_or_nothing(Path("/proc/self/maps")))
+
+
+class _LoadedObject(ctypes.Structure):
+    """What dl_iterate_phdr(3) tells of a loaded object, up to how many were loaded and unloaded so far."""
+
+    _fields_ = (
+        ("address", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("headers", ctypes.c_void_p),
+        ("headers_count", ctypes.c_uint16),
+        ("loads", ctypes.c_ulonglong),
+        ("unloads", ctypes.c_ulonglong),
+    )
+
+
+def _count_loads() -> object:
+    """What is another value whenever a library was loaded or unloaded since, or where the system does not count them."""
+    iterate = getattr(ctypes.CDLL(None), "dl_iterate_phdr", None) if os.name == "posix" else None
+    counts: list[tuple[int, int]] = []
+
+    def take_first(told: Any, size: int, _: Any) -> int:
+        if size >= ctypes.sizeof(_LoadedObject):
+            counts.append((told.contents.loads, told.contents.unloads))
+        return 1
+
+    if iterate is not None:
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_LoadedObject), ctypes.c_size_t, ctypes.c_void_p)
+        iterate(kind(take_first), None)
+    return counts[0] if counts else object()
 
 
 def _packages_by_runtime() -> dict[str, str]:
