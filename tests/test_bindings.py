@@ -181,6 +181,7 @@ def test_of_many_inputs_those_that_were_exchanged_are_named(tmp_path: Path) -> N
     assert first["details"]["given"] == list("aecdbf")
 
 
+@pytest.mark.search_of(0.1)
 def test_an_exchange_that_leaves_a_part_is_not_called_proved(tmp_path: Path) -> None:
     path, samples = small(tmp_path)
     generator = np.random.default_rng(14)
@@ -200,6 +201,7 @@ def test_an_error_of_another_kind_is_left_to_others(tmp_path: Path) -> None:
     assert not FAMILY & codes(findings(path, samples, outputs, tmp_path / "case"))
 
 
+@pytest.mark.search_of(0.1)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1.5])
 def test_what_breaks_everything_proves_nothing(value: float, tmp_path: Path) -> None:
     # Many readings of an input make NaN of all outputs, and so do many other faults.
@@ -209,6 +211,7 @@ def test_what_breaks_everything_proves_nothing(value: float, tmp_path: Path) -> 
     assert causes == ({"BND003"} if np.isfinite(value) else set())
 
 
+@pytest.mark.search_of(0.1)
 def test_a_few_integers_prove_nothing(tmp_path: Path) -> None:
     # The class of one sample is right by chance under many hypotheses: here it is nought for every input that is nought.
     model = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] a, float[1,4] b) => (int64[1] y) {

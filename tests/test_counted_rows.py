@@ -180,6 +180,7 @@ def exact(x: np.ndarray, least: float) -> dict[str, np.ndarray]:
     return {"kept": y[above].astype(np.float32), "places": np.flatnonzero(above)[None]}
 
 
+@pytest.mark.search_of(0.1)
 def test_a_row_that_rounding_drops_is_no_fault(tmp_path: Path) -> None:
     """The threshold is one row's own sum as ONNX Runtime adds it up, which is a little more in float64."""
     sums = open_session(load_model(write_network(tmp_path / "sums.onnx", SUMS, FILTERED)).graph())({"x": ROWS[0]})[
@@ -219,6 +220,7 @@ def test_nothing_found_at_all_is_beyond(tmp_path: Path) -> None:
     assert all(one["decisions"]["changed"] == one["decisions"]["count"] > 0 for one in found["outputs"])
 
 
+@pytest.mark.search_of(0.1)
 @pytest.mark.parametrize("candidate", ["ort?optimization=disabled", "f16", "bf16"])
 @pytest.mark.parametrize("network", ["detector", "filter"])
 def test_right_deployments_are_not_blamed(candidate: str, network: str, tmp_path: Path) -> None:

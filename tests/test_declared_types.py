@@ -127,6 +127,7 @@ def test_a_file_that_takes_other_types_is_refused_with_what_to_do(
     assert "keep_io_types=True" in told
 
 
+@pytest.mark.search_of(0.1)
 def test_a_format_of_which_nobody_knows_the_cost_is_not_blamed(tmp_path: Path) -> None:
     steps = np.round(V / 0.1)
     four = onnx.helper.make_tensor("v", onnx.TensorProto.INT4, V.shape, np.clip(steps, -8, 7).astype(int).ravel())

@@ -82,6 +82,7 @@ def test_any_move_is_told(plant: str, tmp_path: Path) -> None:
     assert told in first["claim"], first["claim"]
 
 
+@pytest.mark.search_of(0.1)
 def test_a_move_of_each_sample_by_its_own_is_not_claimed(tmp_path: Path) -> None:
     def fault(arrays: list[np.ndarray]) -> list[np.ndarray]:
         return [np.roll(one, 2 + 2 * number, 1) for number, one in enumerate(arrays)]
@@ -118,6 +119,7 @@ def test_several_tensors_near_by_are_told_with_their_factors(plant: str, tmp_pat
     assert all(one in first["claim"] for one in told), first["claim"]
 
 
+@pytest.mark.search_of(0.1)
 def test_factors_of_each_sample_by_its_own_are_not_claimed(tmp_path: Path) -> None:
     model, samples = _network(), _samples()
     known = [{**sample, **run_layers(model, sample)} for sample in samples]

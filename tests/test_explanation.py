@@ -103,6 +103,7 @@ def test_false_discoveries_stay_below_their_rate() -> None:
     assert found == 200 * 20
 
 
+@pytest.mark.search_of(0.1)
 def test_noise_of_the_floors_own_size_is_no_discovery_and_one_wrong_channel_is_one() -> None:
     generator = np.random.default_rng(0)
     sigma = generator.uniform(0.5, 2.0, (2, 16, 8, 8))
@@ -205,6 +206,7 @@ def test_equal_outputs_are_exact() -> None:
     assert not found.is_bug
 
 
+@pytest.mark.search_of(0.1)
 def test_one_element_that_fell_to_the_other_side_of_a_tie_is_no_bug() -> None:
     # 16 elements, one of them within an FP32 step of the middle between two numbers of FP16. That it was rounded up and the
     # others to nearest is a sixth of the error or more: (1/2)² against 15 times a mean of 1/12, in steps of FP16.
@@ -310,6 +312,7 @@ def test_half_accumulation_in_an_unknown_order_is_expected_where_half_is_declare
         assert explain_region(layers.region(plant.layer), plant.feeds, plant.candidate, options).status == "unexplained"
 
 
+@pytest.mark.search_of(0.1)
 def test_half_accumulation_excuses_no_larger_error_and_no_fault_in_one_channel() -> None:
     generator = np.random.default_rng(12)
     plant = roundings.shuffled(others.depthwise(generator), generator)
@@ -359,6 +362,7 @@ def _long_product() -> Any:
     return replace(layer, feeds=feeds, parameters=parameters)
 
 
+@pytest.mark.search_of(0.1)
 @pytest.mark.parametrize("block", [4, 8])
 def test_the_accumulator_of_tensor_cores_is_no_bug_of_a_tf32_product(block: int) -> None:
     # Channel 3 adds numbers of one sign: what is cut off adds up over 1536 terms, and is above the floor of FP32.
@@ -371,6 +375,7 @@ def test_the_accumulator_of_tensor_cores_is_no_bug_of_a_tf32_product(block: int)
         assert found.by[0].channels_above == 0
 
 
+@pytest.mark.search_of(0.1)
 def test_a_channels_factor_of_nearly_one_is_no_claim() -> None:
     # A slow bias of one part in a million in one channel, too little to be a factor and too much for the floor.
     layer = _long_product()
@@ -510,6 +515,7 @@ def test_the_suspect_of_a_localization_is_explained(tmp_path: Path) -> None:
     assert not any(each.is_bug for name, each in found.items() if name != "c")
 
 
+@pytest.mark.search_of(0.1)
 @pytest.mark.parametrize(
     ("parts", "copied", "status"),
     [({}, False, "unexplained"), ({"a": 0, "c": 1}, True, "unexplained"), ({"a": 0, "c": 1}, False, "not testable")],

@@ -179,6 +179,7 @@ def test_an_activation_before_the_bias_of_the_layer_above_is_named() -> None:
     assert found.by[0].words == "Relu done before 'b' is added in Conv"
 
 
+@pytest.mark.search_of(0.1)
 @pytest.mark.parametrize("name", list(LAYERS))
 def test_the_same_layers_without_a_fault_are_no_bugs(name: str) -> None:
     _, _, text, parameters, x = LAYERS[name]

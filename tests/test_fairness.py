@@ -236,6 +236,7 @@ SUM = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,256] x) => (float[N
 }"""
 
 
+@pytest.mark.search_of(0.1)
 def test_real_samples_acquit_the_deployment(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # The program saturates its inputs at 4, as an INT8 engine does that was calibrated on real data: no real sample is there.
     path = write_network(tmp_path / "m.onnx", SUM.replace("Tanh", "Sqrt"))

@@ -56,6 +56,7 @@ def test_a_planted_fault_is_named_first(key: str) -> None:
     assert found.region in {None, True}, (found.words, found.sites, found.findings)
 
 
+@pytest.mark.search_of(0.1)
 @pytest.mark.parametrize("key", FAST[::2])
 def test_its_clean_twin_is_not_blamed(key: str) -> None:
     name, subject, number = key.split("/")

@@ -194,6 +194,7 @@ def test_one_clear_decision_counts_however_small_the_error(
     assert _FAR in screen
 
 
+@pytest.mark.search_of(0.1)
 @pytest.mark.parametrize("precision", ["f16", "bf16"])
 @pytest.mark.parametrize(
     ("text", "options"),

@@ -234,6 +234,7 @@ def test_a_bound_is_made_of_nan(first: Any, tmp_path: Path, capfd: pytest.Captur
     assert "guard_nan" in [one["repair"] for one in cause["repairs"]]
 
 
+@pytest.mark.search_of(0.1)
 def test_other_numbers_than_a_bound_in_the_place_of_nan_are_not_said_to_be_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def test_a_step_done_twice_is_told() -> None:
     assert found.by[0].words == "Softmax done twice"
 
 
+@pytest.mark.search_of(0.1)
 def test_the_same_steps_in_the_same_order_are_no_bug() -> None:
     found = explain_region(network(PLAIN), {"x": X}, computed(PLAIN))
     assert not found.is_bug

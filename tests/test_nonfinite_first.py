@@ -121,6 +121,7 @@ def test_zeros_everywhere_behind_a_range_that_is_left_are_no_input_of_zeros(
     assert not any(one["role"] == "cause" for one in others)
 
 
+@pytest.mark.search_of(0.1)
 def test_nan_that_no_format_makes_is_blamed_on_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = desk(tmp_path, MODELS["an epsilon before a logarithm"][0])
     for number, array in enumerate(arrays()):

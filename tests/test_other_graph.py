@@ -341,6 +341,7 @@ def test_a_fusion_and_the_node_that_it_took_in_are_harmless_beside_a_cause(tmp_p
     assert [share for _, share in found.decision.causes] == pytest.approx([1.0], abs=1e-3)
 
 
+@pytest.mark.search_of(0.1)
 @pytest.mark.parametrize("level", ["BASIC", "EXTENDED"])
 def test_another_optimizer_level_has_no_cause(level: str, reference: Path) -> None:
     found = _compared(reference, _optimized(_edited(reference, _renamed), level))
@@ -387,6 +388,7 @@ def _in_halves(model: onnx.ModelProto) -> None:
     model.graph.node.append(last)
 
 
+@pytest.mark.search_of(0.1)
 def test_types_that_the_file_declares_are_no_fault_and_one_beside_them_is(reference: Path) -> None:
     right = _compared(reference, _edited(reference, _in_halves, _renamed))
     assert all(unit.declared or unit.group == "rewritten" for unit, _ in right.decision.causes)
@@ -479,6 +481,7 @@ def test_what_the_file_says_of_the_first_layer_is_read_and_not_fitted_and_its_in
     assert {"PRE001", "BND002"} <= {one["experiment"]["check"] for one in document["refuted"]}
 
 
+@pytest.mark.search_of(0.1)
 def test_a_change_of_the_file_as_large_as_rounding_is_no_rounding(
     reference: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -322,6 +322,7 @@ def test_a_right_deployment_with_operators_of_its_own_is_not_blamed(tmp_path: Pa
     assert not [one for one in document["findings"] if one["role"] == "cause"]
 
 
+@pytest.mark.search_of(0.1)
 def test_a_cause_inside_what_cannot_be_run_is_not_laid_on_what_can(tmp_path: Path) -> None:
     """The error is made by the operator that is not here; a harmless difference elsewhere takes no blame."""
 

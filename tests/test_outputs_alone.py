@@ -386,6 +386,7 @@ def test_no_kind_of_edit_crashes_at_a_normalization_in_whose_body_not_all_output
     assert any("inside LayerNormalization" in edit.words for site in found.sites for _, edit in site.edits(LATE))
 
 
+@pytest.mark.search_of(0.1)
 def test_outputs_that_are_one_answer_to_all_samples_prove_no_change(tmp_path: Path) -> None:
     # A gain of nought leaves nothing of the samples; so does any layer around it that hands nothing on.
     found = findings(diagnose(tmp_path, NETWORK, {"gain": 0 * WEIGHTS["gain"]}))
@@ -396,6 +397,7 @@ def test_outputs_that_are_one_answer_to_all_samples_prove_no_change(tmp_path: Pa
     assert "the outputs are the same on every sample" in told["claim"]
 
 
+@pytest.mark.search_of(0.1)
 def test_one_answer_to_one_sample_given_twice_is_no_dead_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -667,6 +669,7 @@ def test_a_fault_inside_of_a_loop_is_named_there(tmp_path: Path) -> None:
     assert "alpha 0.3" in first.words
 
 
+@pytest.mark.search_of(0.1)
 def test_an_error_of_the_size_of_a_rounding_that_points_elsewhere_is_no_rounding(tmp_path: Path) -> None:
     model = write_network(tmp_path / "model.onnx", SHORT, WEIGHTS)
     reference = open_session(load_model(model).graph())

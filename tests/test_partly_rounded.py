@@ -65,10 +65,12 @@ def test_the_products_in_a_coarser_format_are_named(coarse: set[int], keep: Call
     assert f"{len(coarse)} of {LAYERS} convolutions and matrix products compute in" in cause["claim"]
 
 
+@pytest.mark.search_of(0.1)
 def test_what_computes_as_declared_is_not_blamed() -> None:
     assert told(answers({}))[0] == "within"
 
 
+@pytest.mark.search_of(0.1)
 def test_another_fault_of_that_size_is_not_laid_to_products() -> None:
     verdict, cause = told(answers({}, bent=3e-4))
     assert verdict == "beyond"

@@ -120,6 +120,7 @@ def test_a_place_in_one_sample_alone_is_judged_by_its_other_elements(tmp_path: P
     assert "the result scaled by 0.25, only at the last 7 indices of axis 1" in first["claim"]
 
 
+@pytest.mark.search_of(0.1)
 def test_a_place_that_moves_from_sample_to_sample_is_not_claimed(tmp_path: Path) -> None:
     def fault(arrays: list[np.ndarray]) -> list[np.ndarray]:
         for number, array in enumerate(arrays):
