@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # How far an examination goes: the outputs; all tensors side by side; what each layer introduces; causes, and what repairs them.
 Depth = Literal["outputs", "tensors", "layers", "causes"]
 DEPTHS: tuple[Depth, ...] = ("outputs", "tensors", "layers", "causes")
+_LONGER = 8.0  # times the usual work of a search where somebody asked for all; chosen
 
 
 def _refuse_text(asked: Data | Request) -> None:
@@ -93,7 +94,7 @@ class Request:
     `peer` is another target of the candidate's precision to hold it against ("": the simulation of that precision). `real` is
     DATA of real samples that the inputs are held against, read as `inputs` are. `states` are fed back (input -> output,
     or a line of `localization.next_inputs`) for `steps` calls; `drive` is a function (file.py:function) that does it instead.
-    `thorough` goes on where the answer is known: layers of what is within FP32's noise, suspects that nothing is
+    `thorough` goes on where the answer is known, and longer: layers of what is within FP32's noise, suspects that nothing is
     left for, experiments behind a cause that explains everything. Up to the share `allow_skipped`
     of the samples may be damaged or hold NaN without that the verdict is incomplete. Samples are drawn until it is sure at
     the confidence `until_sure` (0: all are taken) that samples like these keep their budgets or do not. `workers` share the
@@ -138,6 +139,11 @@ class Request:
     def looks_everywhere(self) -> bool:
         """Whether everything is looked at: where that is asked for, or layers are all that is."""
         return self.thorough or self.depth != "causes"
+
+    @property
+    def patience(self) -> float:
+        """Times what a search for other functions may usually take."""
+        return _LONGER if self.thorough else 1.0
 
     @property
     def judged(self) -> Judged:

@@ -163,7 +163,7 @@ def _search_one_change(known: Examination, bench: Bench) -> Shown:
         noise={
             pair.site.tensor: _noise_of_output(known, pair.expected.get(known.declared, 0.0)) for pair in known.outputs
         },
-        scale=1.0 if known.number == 1 else _LATER,
+        scale=known.request.patience * (1.0 if known.number == 1 else _LATER),
         order=bench.samples,
     )
     told = Worker().search_outputs(outputs)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _WEAK = 0.5  # of the error: what is found from a larger share on alone rules out little; chosen
+_NEARLY_ALL = 0.9  # of a kind's changes: where fewer were tried it is not ruled out; chosen
 _KINDS = 4  # in a sentence; the table has all. Chosen.
 
 
@@ -24,7 +25,7 @@ def view_ruled_out(finding: Mapping[str, Any]) -> list[dict[str, str]]:
         {
             "kind": clean(one.get("kind", "")),
             "tried": _count_tried(one),
-            "least": format_percent(one.get("least")) if one.get("tried") else "not ruled out",
+            "least": format_percent(one.get("least")) if _is_tried(one) else "not ruled out",
             "nearest": _describe_nearest(one),
         }
         for one in _by_power(finding.get("ruled_out") or ())
@@ -33,7 +34,7 @@ def view_ruled_out(finding: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def describe_ruled_out(kinds: Sequence[Mapping[str, Any]], most: int = _KINDS) -> str:
     """What was ruled out, the largest kinds first, and from which size on it would have been found; "" for nothing."""
-    tried = [one for one in kinds if one.get("tried") and not one.get("in_part")]
+    tried = [one for one in kinds if _is_tried(one) and not one.get("in_part")]
     if not tried:
         return ""
     tried.sort(key=lambda one: (as_number(one.get("least")) or 0.0) > _WEAK)  # those with little power last
@@ -53,8 +54,18 @@ def say_ruled_out(kinds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What was ruled out; what was not, since there was no time."""
     if told := describe_ruled_out(kinds):
         yield f"Ruled out by trying: {told}."
-    if untried := [clean(one.get("kind", "")) for one in kinds if not one.get("tried")]:
-        yield f"Not ruled out, as there was no time to try it: {'; '.join(untried)}."
+    untried = [one for one in kinds if not _is_tried(one)]
+    if untried:
+        listed = "; ".join(f"{clean(one.get('kind', ''))} ({_count_tried(one)})" for one in untried)
+        yield f"Not ruled out, as there was no time to try all of it: {listed}."
+
+
+def say_what_is_left(kinds: Sequence[Mapping[str, Any]]) -> str:
+    """How many changes were tried of how many, where there was no time for all; "" else."""
+    tried, generated = (sum(int(one.get(key) or 0) for one in kinds) for key in ("tried", "generated"))
+    if tried >= generated:
+        return ""
+    return f"{format_count(tried)} of {format_count(generated)} changes, the likeliest first; --thorough tries more"
 
 
 def describe_nearest(document: Mapping[str, Any]) -> str:
@@ -70,7 +81,12 @@ def describe_nearest(document: Mapping[str, Any]) -> str:
 
 def _by_power(kinds: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Those that would have been found first; what was not tried last."""
-    return sorted(kinds, key=lambda one: (not one.get("tried"), as_number(one.get("least")) or 0.0))
+    return sorted(kinds, key=lambda one: (not _is_tried(one), as_number(one.get("least")) or 0.0))
+
+
+def _is_tried(one: Mapping[str, Any]) -> bool:
+    """Whether so many of a kind's changes were tried that one of them would have been found."""
+    return int(one.get("tried") or 0) >= max(1.0, _NEARLY_ALL * int(one.get("generated") or 0))
 
 
 def _count_tried(one: Mapping[str, Any]) -> str:

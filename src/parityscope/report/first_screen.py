@@ -16,7 +16,7 @@ from parityscope.backends.targets import format_target, parse_target
 from parityscope.errors import ParityError
 from parityscope.records import Target
 from parityscope.report._no_cause import is_told_from_outputs, next_command, next_measurement
-from parityscope.report._ruled_out import describe_nearest, describe_ruled_out, list_ruled_out
+from parityscope.report._ruled_out import describe_nearest, describe_ruled_out, list_ruled_out, say_what_is_left
 from parityscope.report._screen_place import region_of, rows_of_place
 from parityscope.report._screen_repairs import MOST_ADVICE, rows_of_proof, rows_of_repairs
 from parityscope.report._tensors import GRADES
@@ -213,7 +213,10 @@ def _rows_of_answer(document: Mapping[str, Any]) -> Iterator[Row]:
         if one.get("code") == _BY_SIZE and (as_number(one.get("confidence")) or 0.0) >= _LIKE_ROUNDING:
             told = f"{cut_text(first_sentence(one.get('claim') or ''))} [{_BY_SIZE}]"
             yield make_row("Perhaps", told, command=f"--declared {grade}" if grade in GRADES else "")
-    if ruled := describe_ruled_out(list_ruled_out(document), _MOST_KINDS):
+    kinds = list_ruled_out(document)
+    if left := say_what_is_left(kinds):
+        yield make_row("Tried", left)
+    if ruled := describe_ruled_out(kinds, _MOST_KINDS):
         yield make_row("Ruled out", cut_text(ruled))
     if near := describe_nearest(document):
         yield make_row("Nearest", cut_text(f"a description, no cause: {near}", SHORTER))

@@ -88,7 +88,7 @@ def explain_layers(examination: Examination, layers: Layers) -> dict[str, Explan
     )
     computes = examination.computes
     expected = not examination.request.thorough and all(pair.grade == computes for pair in examination.outputs)
-    most, searches = (_CONFIRMING, _SEARCHING) if expected else (MOST, 1.0)
+    most, searches = (_CONFIRMING, _SEARCHING) if expected else (MOST, examination.request.patience)
     return explain_suspects(sides, layers.localization, declared=computes, most=most, searches=searches)
 
 
