@@ -1056,6 +1056,18 @@ GIVEN: dict[str, tuple[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarr
         lambda arrays: {"length": np.array([len(arrays["x"]) - 1])},
         "the extent of axis 0 of 'x' plus -1",
     ),
+    "a vector that was not made of length one, in a quantized network": (
+        """(float[n,4] x) => (float[n,5] y) {
+            t = Tanh(x)
+            both = Concat<axis = 1>(x, t)
+            q, s, z = DynamicQuantizeLinear(both)
+            d = DequantizeLinear(q, s, z)
+            h = Sigmoid(d)
+            y = MatMul(h, mixed)
+        }""",
+        lambda arrays: {"x": arrays["x"] * np.float32(8)},
+        "the result scaled by 8",
+    ),
 }
 
 
@@ -1083,6 +1095,42 @@ def test_what_is_given_in_another_unit_or_with_its_padding_is_named(tmp_path: Pa
     found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}, scale=0.1))
     assert found.is_exact
     assert any(one.edit.words == words for one in found.alike)
+
+
+def test_a_right_class_acquits_nothing_of_what_it_was_decided_by(tmp_path: Path) -> None:
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,12] scores, int64[6] label) {
+        a = Gemm(x, w1, b1)
+        h = LeakyRelu<alpha = 0.1>(a)
+        t = Gemm(h, w2, b2)
+        scores = Softmax(t)
+        label = ArgMax<axis = 1, keepdims = 0>(scores)
+    }"""
+    # As many of the weights as before decide, so that each class stays.
+    weights = {name: array for name, array in (WEIGHTS | MORE).items() if name in {"w1", "b1", "w2", "b2"}}
+    told = searched(tmp_path, network, network.replace("0.1", "0.12"), weights, SAMPLES[0]["x"])
+    assert told.exact
+    assert told.members[0].words == "attribute alpha 0.12 (fitted) in place of 0.1"
+
+
+def test_what_stands_before_sequences_that_end_early_is_found(tmp_path: Path) -> None:
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (float[9,1,5] x) => (float[9,2,1,6] y) {
+        a = Mul(x, rates)
+        p = Tanh(a)
+        y, h = GRU<hidden_size = 6, direction = "bidirectional">(p, gates, again, , length)
+    }"""
+    draw = np.random.default_rng(11)
+    weights = {
+        "rates": draw.normal(size=5).astype(np.float32),
+        "gates": draw.normal(size=(2, 18, 5)).astype(np.float32),
+        "again": draw.normal(size=(2, 18, 6)).astype(np.float32),
+        "length": np.array([7], np.int32),
+    }
+    deployed = network.replace("p = Tanh(a)", "b = Tanh(a)\n  p = Mul(b, small)")
+    both = weights | {"small": np.array(0.37, np.float32)}
+    told = searched(tmp_path, network, deployed, both, draw.normal(size=(9, 1, 5)).astype(np.float32))
+    assert told.exact
+    assert "the result scaled by 0.37" in [one.words for one in told.members if one.output == "p"]
+    assert "GRU" not in told.refused
 
 
 def test_a_token_that_stands_for_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,52 @@ def test_two_outputs_that_were_each_processed_in_another_way(tmp_path: Path, cap
         assert document["sequence"]["verdict"] == "within"
 
 
+STEPS = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,8,16] x) => ({given}) {{
+  a = MatMul(x, w0)
+  s = Tanh(a)
+  t = Add(s, x)
+  {third}
+  v = MatMul({read}, w1)
+  y = {last}(v)
+}}"""
+SOUND = {"third": "u = Softmax<axis = 2>(t)", "read": "u", "last": "LeakyRelu<alpha = 0.3>"}
+# What is done at `u` or `v` in another way, which a copy says with nodes that are done again, reading something else.
+DONE_AGAIN = {
+    "the node before left out": {"third": "u = Softmax<axis = 2>(s)"},
+    "the node before done twice": {"third": "w = Add(t, x)\n  u = Softmax<axis = 2>(w)"},
+    "exchanged with the node before": {"third": "w = Softmax<axis = 2>(s)\n  u = Add(w, x)"},
+    "done twice": {"third": "w = Softmax<axis = 2>(t)\n  u = Softmax<axis = 2>(w)"},
+    "another tensor read": {"read": "s"},
+    "what it reads rolled": {"third": "r = Gather<axis = 2>(t, rolled)\n  u = Softmax<axis = 2>(r)"},
+    "what it reads scaled": {"third": "r = Mul(t, three)\n  u = Softmax<axis = 2>(r)"},
+}
+
+
+@pytest.mark.parametrize("told", DONE_AGAIN)
+def test_what_nodes_do_on_other_tensors_is_put_right_and_the_other_cause_is_found(
+    told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    draw = np.random.default_rng(5)
+    constants = {name: draw.normal(size=(16, 16)).astype(np.float32) / np.float32(2) for name in ("w0", "w1")}
+    seen = ["a", "s", "t", "u", "v", "y"]
+    model = write_network(tmp_path / "m.onnx", STEPS.format(**SOUND, given="float[1,8,16] y"), constants)
+    given = ", ".join(f"float[1,8,16] {name}" for name in seen)
+    wrong = STEPS.format(**{**SOUND, **DONE_AGAIN[told], "last": "Relu"}, given=given)
+    constants |= {"rolled": np.roll(np.arange(16), 1), "three": np.array(3, np.float32)}
+    deployed = write_network(tmp_path / "d.onnx", wrong, constants)
+    for number in range(3):
+        x = {"x": draw.normal(size=(1, 8, 16)).astype(np.float32)}
+        write_npz(tmp_path / "x" / f"{number}.npz", x)
+        write_npz(tmp_path / "y" / f"{number}.npz", open_path(deployed, outputs=seen)(x))
+    line = [str(model), "--inputs", str(tmp_path / "x"), "--candidate", f"saved?path={tmp_path / 'y'}"]
+    assert exit_status("diagnose", *line, "--study", str(tmp_path / "study"), "--quiet", "--format", "json") == 1
+    document = json.loads(capfd.readouterr().out)
+    assert {one["site"]["tensor"] for one in document["findings"] if one["role"] == "cause"} >= {"y"}
+    assert document["sequence"]["verdict"] == "within"
+    assert len(document["sequence"]["steps"]) == 2
+
+
 @pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_clean_deployment_has_no_sequence(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

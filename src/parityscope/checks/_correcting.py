@@ -15,6 +15,7 @@ from parityscope.arithmetic.graphs import add_constant
 from parityscope.case.graph import constant_value
 from parityscope.checks import Correction
 from parityscope.checks.misreading.readings import misreadings_of
+from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.reference import READ, read_first
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.hypotheses.arithmetic import Rewrite
+    from parityscope.hypotheses.edits import NodeAgain
     from parityscope.hypotheses.from_outputs.telling import EquivalentEdit
     from parityscope.hypotheses.worker import EditCandidate
 
@@ -175,18 +177,21 @@ def correct_layers(words: str, members: Sequence[EquivalentEdit]) -> Correction 
 
 
 def _can_be_written(candidate: EditCandidate | EquivalentEdit) -> bool:
-    return bool(candidate.node or candidate.constants or candidate.behind or candidate.reads)
+    return bool(candidate.node or candidate.constants or candidate.again or candidate.behind or candidate.reads)
 
 
 def _write_hypothesis(model: ir.Model, candidate: EditCandidate | EquivalentEdit) -> None:
     """Changes the graph as a hypothesis says."""
+    if candidate.output.endswith(READ):
+        read_first(model.graph, {candidate.output})
+    if candidate.again:
+        _do_again(model, candidate.output, candidate.again)
+        return
     if candidate.constants:
         reader = _node_making(model, candidate.step)
         read = {value.name for value in reader.inputs if value is not None} if reader is not None else set()
         replace_constants(model, candidate.constants, reader if candidate.constants.keys() <= read else None)
         return
-    if candidate.output.endswith(READ):
-        read_first(model.graph, {candidate.output})
     changed = _node_making(model, candidate.step)
     if changed is not None and (candidate.node or candidate.reads is not None):
         _change_node(changed, candidate.node, candidate.reads)
@@ -194,6 +199,65 @@ def _write_hypothesis(model: ir.Model, candidate: EditCandidate | EquivalentEdit
         last = _node_making(model, candidate.output)
         if last is not None:
             _replace_node(model, last, _append_operator(op_type, numbers), 0.0)
+
+
+def _do_again(model: ir.Model, output: str, nodes: Sequence[NodeAgain]) -> None:
+    """Nodes done on other tensors; the last gives `output`.
+
+    Raises:
+        ParityError: one reads what the model does not hold, or what only comes of it.
+    """
+    graph = model.graph
+    known = {value.name: value for value in (*graph.inputs, *graph.initializers.values())}
+    known |= {value.name: value for node in graph for value in node.outputs}
+    made: list[ir.Value] = []
+
+    def find(name: str | int | np.ndarray) -> ir.Value | None:
+        if isinstance(name, int):
+            return made[name]
+        if isinstance(name, np.ndarray):
+            return add_constant(graph, np.array(name, order="C"), f"{output}::again{len(made)}")
+        value = known.get(name) or known.get(name.removesuffix(READ))
+        if name and value is None:
+            raise ParityError(f"the model holds no tensor {name!r}")
+        return value
+
+    for one in nodes:
+        node = _node_to_do(model, one, [find(name) for name in one.reads])
+        graph.append(node)
+        made.append(node.outputs[0])
+    old, own = known[output], {value.producer() for value in made}
+    for user, index in list(old.uses()):
+        if user not in own:
+            user.replace_input_with(index, made[-1])
+    for place, value in enumerate(graph.outputs):
+        if value is old:
+            graph.outputs[place] = made[-1]
+    _name_like(made[-1], old)
+    try:
+        graph.sort()
+    except ValueError as error:
+        raise ParityError(f"what would give {output!r} comes of it") from error
+
+
+def _node_to_do(model: ir.Model, one: NodeAgain, reads: Sequence[ir.Value | None]) -> ir.Node:
+    """The node of a `NodeAgain`, in no graph yet."""
+    import onnx
+    import onnx_ir as ir
+
+    message = onnx.NodeProto(op_type="Identity")
+    message.MergeFromString(one.node)
+    source = _node_making(model, one.of) if one.of else ir.serde.deserialize_node(message)
+    if source is None:
+        raise ParityError(f"the model has no node that gives {one.of!r}")
+    given = list(source.attributes.values())
+    return ir.Node(source.domain, source.op_type, reads, given, num_outputs=max(1, len(source.outputs)))
+
+
+def _name_like(new: ir.Value, old: ir.Value) -> None:
+    """Gives a value the type and the name of the one in whose place it is read."""
+    new.type, new.shape = old.type, old.shape
+    old.name, new.name = f"{old.name}::unchanged", old.name
 
 
 def _change_node(node: ir.Node, written: bytes, reads: tuple[int | None, ...] | None) -> None:
@@ -238,7 +302,6 @@ def _node_making(model: ir.Model, tensor: str) -> ir.Node | None:
 def _replace_node(model: ir.Model, node: ir.Node, rewrite: Rewrite, parameter: float) -> None:
     """Rewrites a node; what everything reads in place of its first output bears that one's name from then on."""
     old = node.outputs[0]
-    name = old.name
     places = [place for place, value in enumerate(model.graph.outputs) if value is old]
     users = list(old.uses())
     rewrite(model, node, parameter)
@@ -249,6 +312,5 @@ def _replace_node(model: ir.Model, node: ir.Node, rewrite: Rewrite, parameter: f
         user, index = users[0]
         new = user.inputs[index]
     if new is not None and new is not old:
-        new.type, new.shape = old.type, old.shape
-        old.name, new.name = f"{name}::unchanged", name
+        _name_like(new, old)
     model.graph.sort()

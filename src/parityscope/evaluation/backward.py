@@ -40,6 +40,8 @@ _SMALL = 4096  # elements: constants up to this size are part of a derivative's 
 _SCALARS = 16  # elements: constants of any type that say how to compute (scales, bounds). Chosen
 # The oldest opsets for which derivatives are written.
 _OPSET, _MAX_POOL = 13, 16
+_RECURRENT = of_kind("recurrent")
+_LENGTHS = 4  # where a recurrent operator reads how long its sequences are
 _PASSES_ON = with_trait("passes on") - of_kind("conversion")
 # Their derivative is zero wherever they have one, and says nothing of what a small change does.
 _JUMPS = with_trait("steps")
@@ -246,6 +248,8 @@ class _Derivative:
         results = [(f"o{at}", values(site)) for at, site in enumerate(step.outputs) if site in own]
         results_shape = results[0][1].shape if results and results[0][1] is not None else ()
         nodes, extra = _with_explicit_pads(node, inputs, results_shape)
+        if step.op_type in _RECURRENT:
+            nodes, extra = _with_whole_sequences(node, inputs)
         graph = onnx.GraphProto(name="step", node=nodes, initializer=extra)
         fed = [(f"i{at}", value) for at, value in enumerate(inputs) if value is not None and at not in held]
         graph.input.extend(declare_input(name, value, fixed=True) for name, value in fed)
@@ -351,6 +355,28 @@ def _with_explicit_pads(
         node.attribute.remove(one)
     node.input[0] = "padded"
     return [pad, node], [tensor_message(amounts, "pads")]
+
+
+def _with_whole_sequences(
+    node: onnx.NodeProto, inputs: list[np.ndarray | None]
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """A recurrent node whose sequences all end early as one of shorter sequences, with zeros behind, as the standard says."""
+    data, lengths = inputs[0], inputs[_LENGTHS] if len(inputs) > _LENGTHS else None
+    axis = next((onnx.helper.get_attribute_value(one) for one in node.attribute if one.name == "layout"), 0)
+    if data is None or lengths is None or np.unique(lengths).size != 1 or lengths[0] == data.shape[axis]:
+        return [node], []
+    whole, length = data.shape[axis], int(lengths[0])
+    node.input[_LENGTHS] = ""
+    cut = onnx.NodeProto(op_type="Slice", input=[node.input[0], "cut0", "cut1", "cut2"], output=["shorter"])
+    node.input[0] = "shorter"
+    held = {"cut0": [0], "cut1": [length], "cut2": [axis]}
+    nodes = [cut, node]
+    if node.output[0]:
+        # Y is (sequence, directions, batch, hidden), with `layout` (batch, sequence, directions, hidden).
+        held["behind"] = [0] * 4 + [whole - length if at == axis else 0 for at in range(4)]
+        nodes.append(onnx.NodeProto(op_type="Pad", input=["early", "behind"], output=[node.output[0]]))
+        node.output[0] = "early"
+    return nodes, [tensor_message(np.array(value, np.int64), name) for name, value in held.items()]
 
 
 def _small_content(value: np.ndarray) -> bytes | None:

@@ -26,6 +26,20 @@ def form_of(words: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodeAgain:
+    """A node of the model done on other tensors, or a node beside it.
+
+    `of` is the first tensor that the model's node gives, `node` the message of another one; without both what it reads is
+    handed on. `reads` are the tensors that it reads, by name; a number stands for the first result of an earlier one of several,
+    an array for a constant.
+    """
+
+    of: str = ""
+    node: bytes = b""
+    reads: tuple[str | int | np.ndarray, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StretchEdit:
     """The stretch with one change, and what saying it costs.
 
@@ -41,6 +55,7 @@ class StretchEdit:
         whole: The stretch's result on one sample, computed in another way.
         reads: Which of its inputs, by place, the step (or `node`) reads, in order; None where that is as it was. Says in a graph
             what `before` does with arrays.
+        again: Nodes done on other tensors, of which the last gives the result: what `whole` says, in a graph.
         behind: Operators of one variable put behind the result, with their constants: what `whole` says of it, in a graph.
         numbers: What was fitted, by name.
         pointwise: A tensor that the stretch reads (the result itself where it has no name), and the function of its elements that
@@ -58,6 +73,7 @@ class StretchEdit:
     after: Callable[[np.ndarray], np.ndarray] | None = None
     whole: Callable[[ComputedStretch, int], np.ndarray] | None = None
     reads: tuple[int | None, ...] | None = None
+    again: tuple[NodeAgain, ...] = ()
     behind: Behind = ()
     numbers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     pointwise: tuple[str, Callable[[np.ndarray], np.ndarray]] | None = None

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 from parityscope.hypotheses.from_inputs import edit_of_input, input_values, label_of_input
 
-_FITTINGS, _MANY_FITTINGS = 3, 10  # Gauss-Newton steps; what is linear needs one
+_FITTINGS = 10  # Gauss-Newton steps at most; what is linear needs one
+_CONVERGED = 1e-6  # of the amount: what the last step may change; chosen
 _PART = 0.05  # of an input: by which it is moved first; chosen
 _LEAST_STEP = 1e-3  # of an attribute: by which one that is nearly nought is moved first; chosen
 _MOST_ROWS, _ROW_WORK = (
@@ -69,7 +70,7 @@ def fitted_attribute_edits(stretch: ComputedStretch, place: int, node: onnx.Node
 
         # A tenth of an epsilon of 1e-12 moves nothing that FP32 can show.
         for step in dict.fromkeys((0.1 * abs(now) or 0.1, max(0.1 * abs(now), _LEAST_STEP))):
-            amount = _fit_amount(stretch, edit, step, _MANY_FITTINGS)
+            amount = _fit_amount(stretch, edit, step)
             if amount is not None:
                 yield set_real_attribute(place, node, name, now, now + amount)
 
@@ -134,14 +135,12 @@ def _edit_moving_rows(place: int, index: int, axis: int, rows: slice, *, add: bo
     return edit
 
 
-def _fit_amount(
-    stretch: ComputedStretch, edit: Callable[[float], StretchEdit], step: float, turns: int = _FITTINGS
-) -> float | None:
+def _fit_amount(stretch: ComputedStretch, edit: Callable[[float], StretchEdit], step: float) -> float | None:
     """The amount of a change of one number that leaves least, from no change on; None where it cannot be run."""
     chosen = stretch.fitted_on & np.isfinite(stretch.found[0])
     amount = 0.0
     try:
-        for _ in range(turns):
+        for _ in range(_FITTINGS):
             here, beside = (stretch.stored(stretch.run(0, edit(at))) for at in (amount, amount + step))
             slope = (beside - here) / step
             used = chosen & np.isfinite(slope)
@@ -150,7 +149,7 @@ def _fit_amount(
                 return None
             change = float(np.dot(slope[used], (stretch.found[0] - here)[used])) / squares
             amount += change
-            if abs(change) < 1e-4 * abs(amount):
+            if abs(change) < _CONVERGED * abs(amount):
                 break
     except MemoryError:
         raise

@@ -20,6 +20,7 @@ from parityscope.hypotheses.schemas import (
     input_label,
     schema_of,
 )
+from parityscope.hypotheses.written import do_again_from
 from parityscope.operators import OPERATORS, role_of
 
 if TYPE_CHECKING:
@@ -65,16 +66,16 @@ def input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
     if running:
         words = "statistics of the batch at hand in place of the trained ones (training mode)"
         yield StretchEdit(words=words, bits=5, at=place, before=_take_statistics(running))
-    for one, other in itertools.combinations(labels, 2):
+    pairs = list(itertools.combinations(labels, 2))
+    which = math.log2(max(1, len(pairs)))
+    for one, other in pairs:
         order = tuple({one: other, other: one}.get(index, index) for index in range(len(node.input)))
         words = f"inputs {one} and {other} exchanged"
-        yield StretchEdit(words=words, bits=5, at=place, before=_exchange_inputs(one, other), reads=order)
-        yield StretchEdit(
-            words=f"{labels[other]} taken for input {one} as well", bits=6, at=place, before=_copy_input(other, one)
-        )
-        yield StretchEdit(
-            words=f"{labels[one]} taken for input {other} as well", bits=6, at=place, before=_copy_input(one, other)
-        )
+        yield StretchEdit(words=words, bits=3 + which, at=place, before=_exchange_inputs(one, other), reads=order)
+        for source, target in ((other, one), (one, other)):
+            words = f"{labels[source]} taken for input {target} as well"
+            order = tuple(source if index == target else index for index in range(len(node.input)))
+            yield StretchEdit(words=words, bits=6 + which, at=place, before=_copy_input(source, target), reads=order)
 
 
 def _take_statistics(running: Mapping[int, str]) -> Callable[[Arrays], Arrays]:
@@ -220,13 +221,17 @@ def _other_tensor_edits(
         if name != node.input[index] and _is_alike(stretch.value(0, name), array)
     ][:_MOST_ALIKE]
     for name in alike:
-        yield StretchEdit(
-            words=f"{name!r} in place of {label}",
-            bits=6 + math.log2(len(alike)),
-            whole=lambda one, sample, n=name: one.run(
-                sample, edit_of_input(place, "", 0, index, _known_value(one, sample, n))
-            ),
-        )
+        yield edit_taking(stretch, f"{name!r} in place of {label}", 6 + math.log2(len(alike)), place, index, name)
+
+
+def edit_taking(stretch: ComputedStretch, words: str, bits: float, place: int, index: int, name: str) -> StretchEdit:
+    """An input of the step at `place` that is another tensor, by its name."""
+    return StretchEdit(
+        words=words,
+        bits=bits,
+        whole=lambda one, sample: one.run(sample, edit_of_input(place, "", 0, index, _known_value(one, sample, name))),
+        again=do_again_from(stretch, place, {index: name}),
+    )
 
 
 def _is_alike(one: np.ndarray | None, other: np.ndarray) -> bool:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.edits import NodeAgain, StretchEdit
+from parityscope.hypotheses.from_inputs import edit_of_input, edit_taking
 from parityscope.hypotheses.schemas import schema_of
+from parityscope.hypotheses.written import do_again_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,31 +92,28 @@ def _maker_edits(stretch: ComputedStretch, place: int, index: int, maker: Progra
     """The node before an input left out, done twice, or done behind this one."""
     for name in maker.inputs:
         if name and stretch.value(0, name) is not None:
-            yield StretchEdit(
-                words=f"{maker.op_type} before input {index} left out ({name!r} taken)",
-                bits=6,
-                whole=lambda one, sample, n=name: one.run(
-                    sample, _edit_taking_input(place, index, one.value(sample, n))
-                ),
-            )
+            words = f"{maker.op_type} before input {index} left out ({name!r} taken)"
+            yield edit_taking(stretch, words, 6, place, index, name)
+    step, (given, *others) = stretch.steps[place], maker.inputs or ("",)
 
     def again(one: ComputedStretch, sample: int, array: np.ndarray) -> np.ndarray:
         return one.compute(maker, [array, *one.read(sample, maker)[1:]])
 
-    yield StretchEdit(
-        words=f"{maker.op_type} before input {index} done twice",
-        bits=6,
-        whole=lambda one, sample: one.run(
-            sample, _edit_taking_input(place, index, again(one, sample, _value_read(one, sample, place, index)))
-        ),
-    )
+    def twice(one: ComputedStretch, sample: int) -> np.ndarray:
+        made = again(one, sample, _value_read(one, sample, place, index))
+        return one.run(sample, edit_of_input(place, "", 0, index, made))
+
+    once_more = NodeAgain(of=maker.outputs[0], reads=(step.inputs[index], *others))
+    written = do_again_from(stretch, place, {index: 0}, (once_more,))
+    yield StretchEdit(words=f"{maker.op_type} before input {index} done twice", bits=6, whole=twice, again=written)
 
     def exchanged(one: ComputedStretch, sample: int) -> np.ndarray:
-        before = one.value(sample, maker.inputs[0])
-        return again(one, sample, one.run(sample, _edit_taking_input(place, index, before)))
+        return again(one, sample, one.run(sample, edit_of_input(place, "", 0, index, one.value(sample, given))))
 
     if len(stretch.steps) == 1:
-        yield StretchEdit(words=f"exchanged with the {maker.op_type} before it", bits=7, whole=exchanged)
+        behind = NodeAgain(of=maker.outputs[0], reads=(0, *others))
+        written = (*do_again_from(stretch, place, {index: given}), behind)
+        yield StretchEdit(words=f"exchanged with the {maker.op_type} before it", bits=7, whole=exchanged, again=written)
 
 
 def _value_read(stretch: ComputedStretch, sample: int, place: int, index: int) -> np.ndarray:
@@ -124,25 +123,16 @@ def _value_read(stretch: ComputedStretch, sample: int, place: int, index: int) -
     return array
 
 
-def _edit_taking_input(place: int, index: int, array: np.ndarray | None) -> StretchEdit:
-    """One input taken to be an array."""
-    return StretchEdit(
-        words="",
-        bits=0,
-        at=place,
-        before=lambda arrays: [array if other == index else one for other, one in enumerate(arrays)],
-    )
-
-
 def _result_edits(stretch: ComputedStretch, step: ProgramStep) -> Iterator[StretchEdit]:
     others = [stretch.value(0, name) if name else None for name in step.inputs]
+    output = stretch.context.output
     if len(stretch.steps) == 1 and others and others[0] is not None:
         yield StretchEdit(
             words=f"{step.op_type} done twice",
             bits=5,
             whole=lambda one, sample: one.compute(step, [one.base[sample], *one.read(sample, step)[1:]]),
+            again=(NodeAgain(of=step.outputs[0], reads=(output, *step.inputs[1:])),),
         )
-    output = stretch.context.output
     for taker in stretch.around:
         if output in taker.inputs:
 
@@ -150,7 +140,9 @@ def _result_edits(stretch: ComputedStretch, step: ProgramStep) -> Iterator[Stret
                 arrays = [one.base[sample] if name == output else one.value(sample, name) for name in t.inputs]
                 return one.compute(t, arrays)
 
-            yield StretchEdit(words=f"the {taker.op_type} that follows done here already", bits=5, whole=follows)
+            words = f"the {taker.op_type} that follows done here already"
+            follows_too = NodeAgain(of=taker.outputs[0], reads=tuple(taker.inputs))
+            yield StretchEdit(words=words, bits=5, whole=follows, again=(follows_too,))
     shape = stretch.base[0].shape
     alike = [
         name
@@ -162,4 +154,5 @@ def _result_edits(stretch: ComputedStretch, step: ProgramStep) -> Iterator[Stret
             words=f"{name!r} in place of the result (outputs or buffers exchanged)",
             bits=6 + math.log2(len(alike)),
             whole=lambda one, sample, n=name: np.asarray(one.value(sample, n)),
+            again=(NodeAgain(reads=(name,)),),
         )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.forking import Forked
-    from parityscope.hypotheses.edits import Behind
+    from parityscope.hypotheses.edits import Behind, NodeAgain
     from parityscope.hypotheses.from_curves import FittedCurve
     from parityscope.hypotheses.from_outputs.searching import KnownOutputs
     from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
@@ -81,7 +81,8 @@ class StretchTask:
 class EditCandidate:
     """What a search says of one edit, with what it predicts on the first sample.
 
-    `step` is the site of what it changes, `output` that of the stretch. `node`, `reads`, `behind` (as in `StretchEdit`) and
+    `step` is the site of what it changes, `output` that of the stretch. `node`, `reads`, `again`, `behind` (as in
+    `StretchEdit`) and
     `constants` are what does the same in a copy of the model, where something does. `equal` are the words of others that give the
     same on every sample. `curve` is what is said, of a curve.
     """
@@ -97,6 +98,7 @@ class EditCandidate:
     output: str
     node: bytes
     reads: tuple[int | None, ...] | None
+    again: tuple[NodeAgain, ...]
     behind: Behind
     constants: dict[str, np.ndarray]
     equal: frozenset[str] = frozenset()
@@ -309,6 +311,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
     from parityscope.hypotheses.arithmetic.edits import variant_of
     from parityscope.hypotheses.searching import search_large
     from parityscope.hypotheses.stretch import ComputedStretch
+    from parityscope.hypotheses.written import write_edit
 
     try:
         trying("the model itself")
@@ -333,6 +336,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
             output=task.context.output,
             node=one.edit.written_node,
             reads=one.edit.reads,
+            again=write_edit(stretch, one.edit),
             behind=one.edit.behind,
             constants=stretch.changed_constants(one.edit),
             curve=one.edit.curve,

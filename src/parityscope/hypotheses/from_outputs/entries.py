@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 _MOVED = 0.5  # of what is left for what enters the network: for what moves values; chosen
 _MOVING = "values"  # the kind of edits that such are among
+_KEPT = ("before",)  # the kind of edits that take another sample's values
 _MOST_OF_IT = 0.6  # of the error: from there a number is fitted at once; chosen
 
 
 def try_entries(found: OutputsSearch) -> None:
-    """What may be done to the inputs: what only moves values, usual scales, shifts and filters with what is fitted, all else."""
+    """What may be done to the inputs: kept, moved, usual scales, shifts and filters with what is fitted, all else."""
     trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
+    trials.run_plain(guesses_unpredicted(entries, _KEPT))
     trials.run_plain([Guess(site=site, kind=_MOVING, edit=edit) for site in entries for edit in edits_of_numbers(site)])
     guesses = guesses_unpredicted(entries, (*EARLY, *LATE))
     trials.until = found.reference.meter.share_of(until, _MOVED)

@@ -54,19 +54,21 @@ def fit_family(trials: Trials, guess: Guess, family: EditFamily) -> FittedFamily
 
 def _round_amounts(trials: Trials, guess: Guess, found: FittedFamily) -> FittedFamily:
     """Amounts of fewer digits, where these save more bits than they lose: a fit ends beside the number that was meant."""
-    rounded = tuple(round(one, _DECIMALS) for one in found.amounts)
     guess = replace(guess, rule=found.rule)
-    edit, shorter = (guess.of_family(found.family, amounts) for amounts in (found.amounts, rounded))
-    if shorter.bits >= edit.bits or found.share < PROMISING:
-        return found
-    given = trials.responses(guess, shorter, trials.samples)
-    if given is None:
-        return found
-    floor = max(trials.residual.noise, 1e-300)
-    new, old = trials.residual.share(given), trials.residual.share(found.responses)
-    if new.bits(floor) - shorter.bits < old.bits(floor) - edit.bits:
-        return found
-    return replace(found, share=new.pooled, amounts=rounded, responses=given)
+    edit, floor = guess.of_family(found.family, found.amounts), max(trials.residual.noise, 1e-300)
+    old = trials.residual.share(found.responses)
+    fine, *coarse = (tuple(round(one, decimals) for one in found.amounts) for decimals in range(_DECIMALS, -1, -1))
+    # What is nearly nought is no other thing than nought, which another edit says.
+    every = [*(one for one in coarse[::-1] if all(one) or not all(fine)), fine]
+    for rounded in dict.fromkeys(every if found.share >= PROMISING else ()):
+        shorter = guess.of_family(found.family, rounded)
+        given = trials.responses(guess, shorter, trials.samples) if shorter.bits < edit.bits else None
+        if given is None:
+            continue
+        new = trials.residual.share(given)
+        if new.bits(floor) - shorter.bits >= old.bits(floor) - edit.bits:
+            return replace(found, share=new.pooled, amounts=rounded, responses=given)
+    return found
 
 
 def _move_ends(trials: Trials, guess: Guess, found: FittedFamily) -> FittedFamily:
@@ -110,7 +112,9 @@ def _fit_from(trials: Trials, guess: Guess, family: EditFamily, start: tuple[flo
         return trials.responses(guess, guess.of_family(family, [float(one) for one in amounts]), trials.samples)
 
     least = -math.inf if family.kind == "filter" else PROMISING  # it begins where nothing is changed
-    found = fit_amounts(respond, trials.residual, np.array(start), np.full(len(start), family.step), least)
+    found = fit_amounts(
+        respond, trials.residual, np.array(start), np.full(len(start), family.step), least, usual=bool(family.grid)
+    )
     if found is None:
         return None
     share, amounts, responses = found

@@ -98,7 +98,19 @@ def search_second_fault(peeling: Peeling) -> GuessPair | None:
     if _least_said(peeling) > _most_saved(peeling):
         return None
     found = next((pair for pair in _pairs(peeling) if _is_claim(peeling, pair)), None)
-    return None if found is None else _shortened(peeling, found)
+    return None if found is None or _holds_alone(peeling.trials, found) else _shortened(peeling, found)
+
+
+def _holds_alone(trials: Trials, pair: GuessPair) -> bool:
+    """Whether one of both is all of it, with the numbers that were fitted beside the other; then that was tried alone."""
+    for guess, edit in zip(pair.guesses, pair.edits, strict=True):
+        responses = trials.responses(guess, edit, range(len(trials.reference.values)))
+        share = None if responses is None else trials.residual.share(responses)
+        if share is not None and share.least >= ENOUGH and share.is_exact(trials.residual.noise):
+            trials.best = TriedGuess(guess=guess, edit=edit, first=share.pooled, share=share)
+            trials.tried.append(trials.best)
+            return True
+    return False
 
 
 def _least_said(peeling: Peeling) -> float:

@@ -126,6 +126,8 @@ class Predictor:
             else:
                 self._signs[sample] = generator.choice(np.array([-1, 1], np.float32), (count, self.directions))
         seeds, self._products[sample] = self.residual.seeds(sample, self._signs[sample])
+        # What is counted has no slope: a class beside its scores would leave unknown what both come of.
+        seeds = {name: seed for name, seed in seeds.items() if self.reference.values[sample][name].dtype.kind == "f"}
         if self._sweep is None:
             self._sweep = Sweep(program=self.reference.program, threads=1, refused=self.refused)
         values = self.reference.values[sample]

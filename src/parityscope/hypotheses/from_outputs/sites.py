@@ -223,8 +223,12 @@ class EditSite:
 
 
 def sites_of(reference: Reference, still: frozenset[str]) -> list[EditSite]:
-    """The sites of the live steps, those inside of bodies too; what reaches an output that stands still, or is text, is none."""
+    """The sites of the live steps, those inside of bodies too; what reaches an output that stands still, or is text, is none.
+
+    A right class or index says little of what it was decided by, and acquits nothing.
+    """
     found, values = [], reference.values[0]
+    still = frozenset(name for name in still if values[name].dtype.kind == "f")
     for step in reference.live:
         numbers = [name for name in step.outputs if name in values and values[name].dtype.kind not in "OUST"]
         reached = {name: _tensors_reached(reference, step, name) for name in numbers}

@@ -12,12 +12,13 @@ from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.measures import are_equal
 from parityscope.hypotheses.power import MOST_NUMBERS, KindTally
+from parityscope.hypotheses.written import write_edit
 from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.hypotheses.edits import Behind, StretchEdit
+    from parityscope.hypotheses.edits import Behind, NodeAgain, StretchEdit
     from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.peeling import GuessPair
     from parityscope.hypotheses.from_outputs.searching import OutputsSearch
@@ -49,6 +50,7 @@ class EquivalentEdit:
     numbers: Mapping[str, float] = field(default_factory=dict)
     node: bytes = b""
     reads: tuple[int | None, ...] | None = None
+    again: tuple[NodeAgain, ...] = ()
     behind: Behind = ()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     also: tuple[EquivalentEdit, ...] = ()
@@ -194,6 +196,7 @@ def _describe_edit(guess: Guess, edit: StretchEdit, share: float, least: float) 
         numbers=dict(edit.numbers),
         node=edit.written_node,
         reads=edit.reads,
+        again=write_edit(site.stretch, edit),
         behind=edit.behind,
         constants=site.stretch.changed_constants(edit),
         inside="" if site.inner is None else site.step.key,
