@@ -130,7 +130,8 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def _little_search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search for what was computed does a twentieth of its work, or such a share of it as the mark says.
 
-    What a test finds with less than a user's search may take, a user finds too; what must not be found is looked for with twice as much or all.
+    What a test finds with less than a user's search may take, a user finds too; what must not be found is looked for with twice
+    as much, or with all.
     """
     marked = request.node.get_closest_marker("search_of")
     share = marked.args[0] if marked else 0.05
