@@ -162,3 +162,22 @@ def test_samples_and_outputs_may_be_npy(folder: Path) -> None:
     done = in_this_process("compare", "model.onnx", "--inputs", "rows", "--candidate", "kept", folder=folder)
     assert done.returncode == 2
     assert "there is no s/1.npy" in done.stderr
+
+
+@pytest.mark.parametrize(("kept", "status"), [("right", 0), ("doubled", 1)])
+def test_the_rounding_of_what_was_stored_is_no_error(folder: Path, kept: str, status: int) -> None:
+    (folder / "rounded").mkdir()
+    for number in range(3):
+        found = np.load(folder / kept / f"{number}.npz")
+        np.savez(
+            folder / "rounded" / f"{number}.npz",
+            y=found["y"].astype(np.float16)[None],
+            s=found["s"].astype(np.float16).reshape(()),
+        )
+    words = ("diagnose", "model.onnx", "--inputs", "inputs", "--candidate", "rounded", "--study", "study")
+    done = in_this_process(*words, folder=folder)
+    assert done.returncode == status, done.stdout
+    told = " ".join(done.stdout.split())
+    assert "y is kept as float16 there and is float32 in the model (likewise s)" in told
+    causes = [one for one in read_study(folder / "study")["findings"] if one["role"] == "cause"]
+    assert all("2" in one["claim"] and "float16" not in one["claim"] for one in causes)

@@ -71,7 +71,7 @@ class Session:
     `executed` is what the engine really runs, where it tells for nothing; where that costs something, `inspect` finds out
     (it raises ParityError) while the session is open. `spent` are seconds that its answers took before it was handed out.
     `reshaped` says of outputs that lacked axes of one, or had more than the model declares, how they were first given, and how
-    they are given back (`backends/declared_axes.py`).
+    they are given back (`backends/declared_axes.py`); `rounded` of outputs in a coarser float than it declares, in which.
     """
 
     run: Callable[[Sample], Mapping[str, np.ndarray]]
@@ -82,6 +82,7 @@ class Session:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spent: float = 0.0
     reshaped: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    rounded: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def _give_nothing(_told: object) -> tuple[()]:

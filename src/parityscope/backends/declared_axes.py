@@ -9,6 +9,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from parityscope.case.conformance import fits_declared, sizes_of_symbols
+from parityscope.case.formats import dtype_of
+from parityscope.comparison.rows import is_coarser_float
 from parityscope.light_dataclasses import replace
 
 if TYPE_CHECKING:
@@ -21,11 +23,18 @@ if TYPE_CHECKING:
 
 
 def give_as_declared(session: Session, model: Model) -> Session:
-    """The session, whose outputs have the axes that `model` declares; which were given otherwise stands in its `reshaped`."""
+    """The session, whose outputs have the axes that `model` declares; which were given otherwise stands in its `reshaped`.
+
+    Which come in a coarser float than it declares, in its `rounded`.
+    """
     declared = {value.name: value.shape for value in model.outputs if value.shape is not None}
+    types = {value.name: dtype for value in model.outputs if (dtype := dtype_of(value.dtype)) is not None}
 
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
         given = session.run(sample)
+        for name, dtype in types.items():
+            if name in given and given[name].dtype != dtype and is_coarser_float(given[name].dtype, dtype):
+                session.rounded.setdefault(name, (given[name].dtype.name, dtype.name))
         other = {
             name: given[name]
             for name, wanted in declared.items()
@@ -44,7 +53,7 @@ def give_as_declared(session: Session, model: Model) -> Session:
                 changed[name] = array.reshape(shape)
         return changed
 
-    return replace(session, run=run) if declared else session
+    return replace(session, run=run) if declared or types else session
 
 
 def sizes_in(model: Model, sample: Sample) -> dict[str, int]:

@@ -16,6 +16,9 @@ more than the other. Then as many as can be are paired so, and in the place of a
 integers: -1), as engines fill outputs of a fixed length: an error of the row's own size. Rows of both that are equally many
 stay as they are.
 
+What is stored in a coarser float than the reference's is taken as the number nearest to the reference's that is stored so: the
+rounding of whoever kept it is no error of what was run.
+
 Where the rows lie: on axis 1 behind a batch if all outputs have rank 2 or more, share their first two sizes, and one has
 rank 3 or more, or the batch is 1; else on axis 0.
 """
@@ -25,8 +28,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from parityscope.errors import ParityError
@@ -42,6 +46,7 @@ Align = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
 # Which row of the candidate is row i of the reference, one order a batch index.
 Orders = list[np.ndarray]
 
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _SAME_NAMES: Mapping[str, str] = MappingProxyType({})
 
 # Squared distance of two elements of which one is not finite: of values ten thousand deviations apart. Chosen.
@@ -63,7 +68,31 @@ def row_axis(shapes: Sequence[tuple[int, ...]]) -> int | None:
 
 def align_as_given(expected: Arrays, found: Arrays) -> tuple[Arrays, Arrays]:
     """The alignment of outputs whose rows stand where they belong."""
-    return expected, found
+    return expected, _undo_storage(expected, found, _SAME_NAMES)
+
+
+def is_coarser_float(stored: np.dtype[Any], computed: np.dtype[Any]) -> bool:
+    """Whether a float type holds less than another: what was computed in that one was rounded to be stored in this."""
+    return stored.itemsize < computed.itemsize and computed.kind == "f" and (stored.kind == "f" or stored == _BFLOAT16)
+
+
+def _undo_storage(expected: Arrays, found: Arrays, called: Mapping[str, str]) -> Arrays:
+    """What was found, where it is stored in a coarser float: of all numbers that are stored so the nearest to the expected."""
+    changed: dict[str, np.ndarray] = {}
+    for name, right in expected.items():
+        other = called.get(name, name)
+        stored = found.get(other)
+        if stored is None or stored.dtype == right.dtype or stored.shape != right.shape:
+            continue
+        if is_coarser_float(stored.dtype, right.dtype):
+            with np.errstate(all="ignore"):
+                given, infinite = stored.astype(right.dtype), np.asarray(np.inf, stored.dtype)
+                below, above = (
+                    (given + np.nextafter(stored, end).astype(right.dtype)) / 2 for end in (-infinite, infinite)
+                )
+                known = np.isfinite(right) & np.isfinite(given)
+                changed[other] = np.where(known, np.clip(right, below, above), given)
+    return {**found, **changed} if changed else found
 
 
 def make_aligner(
@@ -75,7 +104,11 @@ def make_aligner(
     where they are equally many, too.
     """
     if policy is None or not (policy.matched or policy.counted):
-        return align_as_given
+        return (
+            align_as_given
+            if not called
+            else lambda expected, found: (expected, _undo_storage(expected, found, called))
+        )
 
     counted = {one.name: one.axes for one in policy.counted}
     axes = dict.fromkeys(policy.matched, ()) | counted
@@ -83,7 +116,8 @@ def make_aligner(
 
     def align(expected: Arrays, found: Arrays) -> tuple[Arrays, Arrays]:
         matched = match_outputs(policy.matched, expected, found, called) if policy.matched else found
-        return fill_rows(axes, expected, matched, called, paired=paired)
+        filled, given = fill_rows(axes, expected, matched, called, paired=paired)
+        return filled, _undo_storage(filled, given, called)
 
     return align
 

@@ -246,7 +246,7 @@ def load_loops(samples: int) -> None:
 
 def tell_sides(ours: Session, theirs: Session) -> SidesTold:
     """What both sessions tell."""
-    notes = list(filter(None, (theirs.environment.get("note", ""), _tell_axes(ours, theirs))))
+    notes = list(filter(None, (theirs.environment.get("note", ""), _tell_axes(ours, theirs), _tell_rounding(ours, theirs))))
     return SidesTold(
         absent=(*ours.absent, *theirs.absent),
         executed=theirs.executed,
@@ -263,6 +263,16 @@ def _tell_axes(ours: Session, theirs: Session) -> str:
     given, declared = theirs.reshaped[other[0]]
     more = f" (likewise {list_first(other[1:], _NAMED)})" if len(other) > 1 else ""
     return f"{other[0]} is {list(given)} there and {list(declared)} in the model{more}: compared in the model's shape"
+
+
+def _tell_rounding(ours: Session, theirs: Session) -> str:
+    """That the candidate alone gives an output in a coarser float than the model declares; "" where it does not."""
+    other = [name for name in theirs.rounded if name not in ours.rounded]
+    if not other:
+        return ""
+    given, declared = theirs.rounded[other[0]]
+    more = f" (likewise {list_first(other[1:], _NAMED)})" if len(other) > 1 else ""
+    return f"{other[0]} is kept as {given} there and is {declared} in the model{more}: its rounding is no error of the run"
 
 
 class _Answered(NamedTuple):
