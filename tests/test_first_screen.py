@@ -377,3 +377,47 @@ def test_names_give_way_before_the_words_of_an_advice() -> None:
     assert told.startswith("replace the normalization that /model/backbone/")
     assert cut_text("some words " * 30 + "that end", 100).endswith("words that end")
     assert cut_text("One statement stays whole; and what is said behind it goes", 30) == "One statement stays whole"
+
+
+def test_causes_without_a_row_of_their_own_are_named_in_one() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    (first, *_) = document["findings"]
+    advice = {"repair": "compare_node", "text": "compare them", "command": "", "trial": None}
+    layers = [
+        {**first, "code": "FUS002", "repairs": [advice], "site": {**first["site"], "node": name, "tensor": name}}
+        for name in ("n1", "n2", "n3", "n4", "n4")
+    ]
+    document["findings"] = [{**one, "confidence": 1.0, "share": 0.2} for one in layers]
+    told = [row["text"] for row in view_study(document)["first_screen"]["rows"] if row["label"] == "and"]
+    assert told[-1] == "1 more: FUS002 at n4"
+    assert any("(4 findings)" in repair["text"] for repair in view_study(document)["repairs"])
+
+
+def test_the_node_that_is_changed_is_where_it_begins() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    document["findings"][0]["code"] = "FUS002"
+    document["findings"][0]["details"]["changed"] = {"node": "Scaler", "op_type": "Scaler", "index": 3}
+    assert "Scaler (Scaler)" in rows(document)["Where"]
+
+
+def test_searches_that_were_cut_short_are_told_once_in_users_words() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    document["skipped"] = [
+        {"what": what, "reason": f"no time {what}", "fix": "", "asked": False}
+        for what in ("generated hypotheses of a", "hypotheses of b, c: try rules", "hypothesis of b: a bound")
+    ]
+    rest = view_study(document)["first_screen"]["rest"]
+    assert "not examined: some changes of the network." in rest
+
+
+def test_what_is_left_of_fp32s_rounding_sends_nobody_to_look_for_it() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    document["policy"] = {**document["policy"], "declared": "f32", "budgets": []}
+    for output in document["outputs"]:
+        output["expected"] = {"f32": 1e-7}
+    for one in document["findings"][0]["evidence"]:
+        one["after"] = 6e-7
+    for one in document["findings"][0]["repairs"]:
+        one["trial"] = None
+    assert "is left" not in rows(document)["Fix"]
+    assert notes(document)["Fix"].endswith("the rest is rounding, which differs from computation to computation")

@@ -189,7 +189,7 @@ def _share_doubt(findings: list[Finding]) -> list[Finding]:
     claimed = sum(one.share or 0.0 for one in rivals)
     if len({one.site for one in rivals}) < 2 or claimed <= 1.0 + CONTRIBUTES:
         return findings
-    source = "its part of what rival descriptions of other layers claim of the same error"
+    source = "changes of other layers explain a part of the same error as well"
     return [
         replace(one, confidence=min(one.confidence, (one.share or 0.0) / claimed), confidence_from=source)
         if one in rivals

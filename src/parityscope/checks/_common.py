@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,7 @@ EXPLAINED = 0.9
 STANDS_IN = 0.5
 # Changes that are named beside one that is the same function: so many, of so many characters. Chosen.
 _EQUAL, _SHORT = 2, 60
+_TINY_NUMBER = re.compile(r"\b\d+(?:\.\d+)?e-(?:0[5-9]|[1-9]\d)\b")
 HALVED = ", halved: what it leaves is more than rounding leaves"
 # What stands beside an operator that makes a number of NaN: the NaN is born in front of it, on both sides.
 GUARD_NAN = (
@@ -87,9 +89,22 @@ def is_mostly_variation(known: Examination) -> bool:
     return known.compared.changing >= _CHANGES
 
 
-def say_equal(others: Sequence[str]) -> str:
-    """What stands behind a change's words where others, in these words, are the same function here."""
-    told = [one for one in others if len(one) <= _SHORT][:_EQUAL]
+def _without_tiny_numbers(words: str) -> str:
+    return _TINY_NUMBER.sub("0", words)
+
+
+def say_equal(others: Sequence[str], words: str = "") -> str:
+    """What stands behind a change's `words` where others, in these words, are the same function here.
+
+    Those that differ from others in numbers alone, which are nearly zero where those are zero, say nothing more.
+    """
+    said = {_without_tiny_numbers(words)}
+    told = []
+    for one in others:
+        if len(one) <= _SHORT and (plain := _without_tiny_numbers(one)) not in said:
+            said.add(plain)
+            told.append(one)
+    told = told[:_EQUAL]
     return f" (the same here: {'; '.join(told)})" if told else ""
 
 

@@ -44,21 +44,22 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.explanation import Explanation
     from parityscope.hypotheses.worker import EditCandidate
-    from parityscope.records import Suspect
+    from parityscope.records import Site, Suspect
 
 
 def _propose_claims(known: Examination, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     for suspect in suspects:
         explanation = known.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
-            yield _make_claim(suspect, explanation)
+            yield _make_claim(known, suspect, explanation)
         elif explanation is not None and explanation.described is not None and known.verdict == "beyond":
             yield _claim_description(suspect, explanation.described)
 
 
-def _make_claim(suspect: Suspect, explanation: Explanation) -> Claim:
+def _make_claim(known: Examination, suspect: Suspect, explanation: Explanation) -> Claim:
     best = explanation.by[0]
     node = best.node or suspect.site.node
+    changed = next((site for site in known.places.values() if site.node == node), suspect.site)
     share = best.share if best.share is not None else 0.0
     because = (
         f"it explains {format_percent(share)} of the layer's own error, of {format_number(best.slope)} times its size; "
@@ -75,7 +76,7 @@ def _make_claim(suspect: Suspect, explanation: Explanation) -> Claim:
             if_false="less, or channels with more than rounding left",
         ),
         test=lambda: replace(
-            _show_finding(suspect, explanation.by[1:], best, Shown(because=because, before=0.0, after=share)),
+            _show_finding(suspect, explanation.by[1:], best, Shown(because=because, before=0.0, after=share), changed),
             correction=correct_layer(node, best.generated),
         ),
     )
@@ -116,7 +117,12 @@ def _near_miss(suspect: Suspect, candidate: EditCandidate, seen: Shown) -> NearM
     return NearMiss(shown=replace(shown, correction=correction))
 
 
-def _show_finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, seen: Shown) -> Shown:
+def _show_finding(
+    suspect: Suspect, others: tuple[Explained, ...], best: Explained, seen: Shown, changed: Site | None = None
+) -> Shown:
+    """The finding at a suspect; the node that is changed may lie before what was seen of it, where few tensors were recorded."""
+    changed = changed or suspect.site
+    moved = {"node": changed.node, "op_type": changed.op_type, "index": changed.index}
     node = best.node or suspect.site.node
     within = f" (in {best.on_top_of} arithmetic)" if best.on_top_of else ""
     equal = [each.words for each in others if best.generated and each.words in best.generated.equal]
@@ -124,9 +130,9 @@ def _show_finding(suspect: Suspect, others: tuple[Explained, ...], best: Explain
     also = f" It cannot be told from: {'; '.join(apart)}." if apart else ""
     return replace(
         seen,
-        sentence=f"{node} ({suspect.site.op_type}): {best.words}{say_equal(equal)}{within}: {seen.because}.{also}",
+        sentence=f"{node} ({changed.op_type}): {best.words}{say_equal(equal, best.words)}{within}: {seen.because}.{also}",
         confidence=min(1.0, max(0.0, best.share or 0.0)),
-        confidence_from="the share of the layer's introduced error that the change predicts",
+        confidence_from="computed on what the layer was given, this change gives what the layer gave",
         site=suspect.site,
         share=suspect.share,
         repairs=(
@@ -144,6 +150,7 @@ def _show_finding(suspect: Suspect, others: tuple[Explained, ...], best: Explain
             "parameter": f"{node}:{best.hypothesis}",
             "fitted": best.parameter,
             "on_top_of": best.on_top_of,
+            **({} if changed == suspect.site else {"changed": moved}),
             "explained": best.share,
         },
     )

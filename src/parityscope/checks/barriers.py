@@ -44,7 +44,9 @@ def offer_barrier(known: Examination, tensors: Sequence[str], trial: Trial | Non
 def _name_tensor(known: Examination, tensor: str) -> str:
     """A tensor inside of the network by its name and by the node that gives it, which is what its readers know."""
     site = known.places.get(tensor)
-    return f"{tensor!r} (which {site.node} gives)" if site is not None and site.node else repr(tensor)
+    return (
+        f"{tensor!r} (which {site.node} gives)" if site is not None and site.node not in {"", tensor} else repr(tensor)
+    )
 
 
 def find_fewest_barriers(

@@ -76,6 +76,7 @@ _NEAR = "what it leaves is more than rounding leaves, so that it may stand in fo
 _COMPARE = (
     "compare this node of the deployed file with the original's, and convert the original again where they differ"
 )
+_REPLACED = " in place of the result"  # how an edit's words end that puts other values there
 _MEND = "take that step out of the deployment's preprocessing"
 # Kinds of edits that a fusion makes: what one node computes, and not what it holds.
 _OF_FUSIONS = {"attributes", "inputs", "operators", "operator fitted", "upper bound", "lower bound", "both bounds"}
@@ -274,15 +275,19 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
         seen,
         role="cause" if told.exact else "contributing",
         sentence=(
-            f"{_describe_place(known, first)} ({_ENTERED if entered else first.op_type}): {first.words}{say_equal(first.equal)}: "
-            f"{seen.because}.{also}{_describe_next_record(told)}"
+            f"{_describe_place(known, first)} ({_ENTERED if entered else first.op_type}): {first.words}"
+            f"{say_equal(first.equal, first.words)}: {seen.because}.{also}{_describe_next_record(told)}"
         ),
         confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else STANDS_IN),
-        confidence_from="the share of the error that it explains, over the number of nodes that explain as much"
+        confidence_from=(
+            "with this change the reference gives these outputs"
+            if places == 1
+            else f"changes of {places} nodes, of which this is one, give these outputs"
+        )
         + ("" if told.exact else HALVED),
         site=Site(tensor=entered, node="", op_type="Input", index=-1) if entered else known.places.get(first.output),
         share=max(0.0, first.share),
-        repairs=repairs_of(mapped, (), _MEND) if entered else _offer_repairs(known, told, first),
+        repairs=repairs_of(mapped, (), _say_mending(entered, first)) if entered else _offer_repairs(known, told, first),
         details={
             **mapped,
             "parameter": f"{first.output}:{first.words}",
@@ -296,6 +301,12 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
             "run_s": round(told.run_s, 6),
         },
     )
+
+
+def _say_mending(name: str, member: EquivalentEdit) -> str:
+    """What to do about an input: take a step out that is done to its values, else give it those that the reference is given."""
+    replaced = member.words.endswith(_REPLACED)
+    return f"give input {name!r} the values that the reference's samples have" if replaced else _MEND
 
 
 def _map_of_input(known: Examination, name: str, member: EquivalentEdit) -> Mapping[str, Any]:
@@ -314,7 +325,12 @@ def _describe_next_record(told: OutputsAnswer) -> str:
 
 def _offer_repairs(known: Examination, told: OutputsAnswer, member: EquivalentEdit) -> tuple[Offer, ...]:
     kind = member.kind.removesuffix(EVERYWHERE)
-    reads = _list_read_results(known, member) if kind in _OF_FUSIONS else []
+    # A fusion takes in what computes element by element, and bounds; what else holds other attributes or weights was converted
+    # so, unless the runtime got the original.
+    converted = backend_named(known.candidate.backend).recorded or bool(known.candidate.option("model"))
+    taken_in = kind.endswith(("bound", "bounds")) or member.op_type in with_trait("pointwise")
+    is_fused = kind in _OF_FUSIONS and (taken_in or not converted)
+    reads = _list_read_results(known, member) if is_fused else []
     found: list[Offer] = [offer_barrier(known, reads)] if 0 < len(reads) <= _BARRIERS else []
     if kind == SWALLOWED:
         found.append(GUARD_NAN)

@@ -105,9 +105,7 @@ def make_aligner(
     """
     if policy is None or not (policy.matched or policy.counted):
         return (
-            align_as_given
-            if not called
-            else lambda expected, found: (expected, _undo_storage(expected, found, called))
+            align_as_given if not called else lambda expected, found: (expected, _undo_storage(expected, found, called))
         )
 
     counted = {one.name: one.axes for one in policy.counted}

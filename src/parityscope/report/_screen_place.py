@@ -37,7 +37,8 @@ _PLACES: Mapping[str, str] = {
 def rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """The layer of the first cause, else of the first suspect, and what only hands its error on."""
     first = causes[0] if causes else {}
-    site = first.get("site")
+    # Where few tensors were recorded the node that is wrong lies before the one that shows it.
+    site = (first.get("details") or {}).get("changed") or first.get("site")
     if elsewhere := place_outside(first):
         details = first.get("details") or {}
         moved = list(details.get("order") or ()) if str(first["code"]).startswith("BND") else []

@@ -11,8 +11,8 @@ from parityscope.report.repair_effects import (
     describe_change,
     describe_effect,
     describe_left,
+    is_rounding_left,
     left_by_proof,
-    limit_of,
     runtime_of,
 )
 from parityscope.report.screen_rows import LONGEST, SHORTER, cut_text, make_row
@@ -97,7 +97,7 @@ def _command_for_rest(document: Mapping[str, Any]) -> str:
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     left = left_by_proof(document, causes[0]) if causes else None
     known = runtime_of(document)
-    if left is None or left <= limit_of(document) or known is None or not known.recorded:
+    if left is None or is_rounding_left(document, left) or known is None or not known.recorded:
         return ""
     return diagnose_again_command(document)
 

@@ -55,6 +55,7 @@ _HALF = frozenset({"f16", "bf16"})
 _INSIDE = {"localization": "values inside the network (none given)"}
 _NO_GAP = {"another experiment explains all of the error already", "it cannot be applied to this node"}
 _EXPERIMENT = re.compile(r"^(?:experiment )?[A-Z]{3}\d{3}-\S*: ")
+_SEARCHED, _CHANGES = re.compile(r"^(?:generated )?hypothes[ei]s of .*", re.DOTALL), "some changes of the network"
 _NO_CHANGE = "no cause is proved: no single change of the network that was tried gives these outputs"
 _SAME = "Both sides are the same target and model."
 # Codes that say nothing more once a proved cause makes all of the error: of its size, of other ways to run the model.
@@ -93,6 +94,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
             if one.get("role") == "contributing" and _is_needed(one) and one not in causes
         ]
         yield from (_row_of_further_cause(one, causes) for one in further[: MOST_ADVICE - 1])
+        yield from _rows_of_other_causes(further[MOST_ADVICE - 1 :], [*causes[:1], *further[: MOST_ADVICE - 1]])
         answers = [one for one in document.get("findings", ()) if one.get("ruled_out")]
         yield from _rows_of_contradiction(causes or answers)
         yield from rows_of_place(document, causes)
@@ -227,6 +229,21 @@ def _row_of_further_cause(finding: Mapping[str, Any], causes: Sequence[Mapping[s
         "or" if _is_instead(finding, causes[0]) else "and",
         f"{cut_text(_say_cause(finding), SHORTER)} {_describe_standing(finding, causes)}",
     )
+
+
+def _rows_of_other_causes(others: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    """What is left of the causes, in a row: the code and the place of each that has no row of its own."""
+    places = {_place_of(one): one for one in reversed(others)}
+    left = [place for place in reversed(places) if place not in {_place_of(one) for one in told}]
+    if left:
+        named = "; ".join(f"{code} at {call_name(node)}" if node else code for code, node in left)
+        yield make_row("and", cut_text(f"{format_count(len(left))} more: {named}", SHORTER))
+
+
+def _place_of(finding: Mapping[str, Any]) -> tuple[str, str]:
+    """The code of a finding, and what it is about."""
+    site = finding.get("site") or {}
+    return clean(finding.get("code", "")), clean(site.get("node") or site.get("tensor") or "")
 
 
 def _describe_standing(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
@@ -374,8 +391,10 @@ def _name_missed(skipped: Sequence[Mapping[str, Any]]) -> str:
     """What was not examined, in few words."""
     gaps = [each for each in skipped if each["reason"] not in _NO_GAP]
     names = [str(one) for each in gaps for one in (each["names"] or [each["what"]])]
-    told = [cut_text(_INSIDE.get(name) or _EXPERIMENT.sub("whether ", name), LINE) for name in names[:_MOST_NOTES]]
-    return ", ".join([*told, *([f"{format_count(len(names) - len(told))} more"] if len(names) > len(told) else [])])
+    words = [_INSIDE.get(name) or _EXPERIMENT.sub("whether ", _SEARCHED.sub(_CHANGES, name)) for name in names]
+    words = [word for place, word in enumerate(words) if word != _CHANGES or place == words.index(word)]
+    told = [cut_text(word, LINE) for word in words[:_MOST_NOTES]]
+    return ", ".join([*told, *([f"{format_count(len(words) - len(told))} more"] if len(words) > len(told) else [])])
 
 
 def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str:

@@ -47,12 +47,13 @@ def view_repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     written = repair_command(document)
     steps = _steps_by_code(document)
     offered = [
-        _with_file(
+        {"place": (finding.get("site") or {}).get("tensor") or number}
+        | _with_file(
             _view_repair(repair, finding, written, steps.get(str(finding.get("code", "")))),
             partial(tool_rows, repair, finding),
             document,
         )
-        for finding in _findings_to_advise(document.get("findings", ()))
+        for number, finding in enumerate(_findings_to_advise(document.get("findings", ())))
         for repair in finding.get("repairs", ())
     ]
     # Several findings may ask for the same in the same words: that is said once, with how often.
@@ -76,7 +77,9 @@ def _merge_same_advice(same: list[dict[str, Any]]) -> dict[str, Any]:
     """One advice for several findings: the gravest one's, with the codes of all and how many they are."""
     codes = ", ".join(dict.fromkeys(repair["code"] for repair in same))
     first = {**min(same, key=lambda repair: repair["order"]), "code": codes}
-    return {**first, "text": f"{first['text']} ({len(same)} findings)"} if len(same) > 1 else first
+    # As many as have a row of their own: a layer that is told of twice, or beside a cause what explains nothing, is none more.
+    count = len({(repair["code"], repair["place"]) for repair in same if repair["cures"] or not first["cures"]})
+    return {**first, "text": f"{first['text']} ({count} findings)"} if count > 1 else first
 
 
 def repair_command(document: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from parityscope.backends.opening import model_of
 from parityscope.backends.targets import with_option
 from parityscope.case.model import load_model
 from parityscope.checks.other_graph import PUT_BACK
+from parityscope.comparison.distance import error_distance
 from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
 from parityscope.records import Skip, ToolLines, Trial
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from parityscope.comparison import Statistics
     from parityscope.examination import Examination
     from parityscope.records import Diagnosis, Finding, OfferedRepair, Target, Verdict
 
@@ -181,8 +183,9 @@ def _try_copy(examination: Examination, model: ir.Model, note: str, candidate: T
     load_model(path)
     target = with_option(candidate, "model", str(path))
     run = run_outputs(replace(examination, candidate=target, names=_output_names(examination)))
-    before = max((pair.value("rel_l2") for pair in examination.outputs), default=math.nan)
-    after, output = max(((found.rel_l2, name) for name, found in run.statistics.items()), default=(math.nan, ""))
+    names = {pair.site.tensor for pair in examination.outputs}
+    before, _ = _worst_error({name: one for name, one in examination.compared.statistics.items() if name in names})
+    after, output = _worst_error(run.statistics)
     verdicts: set[Verdict] = set()
     for pair in examination.outputs:
         statistics = run.statistics.get(pair.site.tensor)
@@ -199,6 +202,12 @@ def _try_copy(examination: Examination, model: ir.Model, note: str, candidate: T
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
     decided = {name: decisions_row(held) for name, held in run.decisions.items()}
     return Trial(before=before, after=after, verdict=verdict, output=output, note=note, decisions=decided)
+
+
+def _worst_error(found: Mapping[str, Statistics]) -> tuple[float, str]:
+    """The largest error and the output that has it: of floats, and only where there are none the share of unequal elements."""
+    floats = {name: one for name, one in found.items() if one.is_float}
+    return max(((error_distance(one), name) for name, one in (floats or found).items()), default=(math.nan, ""))
 
 
 def _output_names(examination: Examination) -> Mapping[str, str]:

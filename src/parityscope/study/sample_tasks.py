@@ -246,7 +246,9 @@ def load_loops(samples: int) -> None:
 
 def tell_sides(ours: Session, theirs: Session) -> SidesTold:
     """What both sessions tell."""
-    notes = list(filter(None, (theirs.environment.get("note", ""), _tell_axes(ours, theirs), _tell_rounding(ours, theirs))))
+    notes = list(
+        filter(None, (theirs.environment.get("note", ""), _tell_axes(ours, theirs), _tell_rounding(ours, theirs)))
+    )
     return SidesTold(
         absent=(*ours.absent, *theirs.absent),
         executed=theirs.executed,
@@ -272,7 +274,9 @@ def _tell_rounding(ours: Session, theirs: Session) -> str:
         return ""
     given, declared = theirs.rounded[other[0]]
     more = f" (likewise {list_first(other[1:], _NAMED)})" if len(other) > 1 else ""
-    return f"{other[0]} is kept as {given} there and is {declared} in the model{more}: its rounding is no error of the run"
+    return (
+        f"{other[0]} is kept as {given} there and is {declared} in the model{more}: its rounding is no error of the run"
+    )
 
 
 class _Answered(NamedTuple):
