@@ -159,6 +159,49 @@ def test_what_nodes_do_on_other_tensors_is_put_right_and_the_other_cause_is_foun
     assert len(document["sequence"]["steps"]) == 2
 
 
+# The body of the loop reads `h` of the graph around it; `r` is what a layer behind the loop is computed from.
+BESIDE_A_LOOP = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,8,16] x) => ({given}) {{
+  h = Tanh(x)
+  steps = Constant<value = int64 {{3}}>()
+  r = Loop<body = b (int64 i, bool going, float[1,8,16] before) => (bool still, float[1,8,16] after) {{
+    still = Identity(going)
+    m = MatMul(before, w0)
+    n = Tanh(m)
+    after = Add(n, h)
+  }}>(steps, "", x)
+  s = {merged}(r, h)
+  t = MatMul(s, w1)
+  y = {last}(t, bias)
+}}"""
+
+
+def test_a_layer_beside_a_loop_is_searched_and_what_stands_behind_it_is_found(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    draw = np.random.default_rng(8)
+    constants = {name: draw.normal(size=(16, 16)).astype(np.float32) / np.float32(4) for name in ("w0", "w1")}
+    constants["bias"] = draw.normal(size=16).astype(np.float32) / np.float32(100)
+    seen = ["h", "r", "s", "t", "y"]
+    right = BESIDE_A_LOOP.format(merged="Add", last="Add", given="float[1,8,16] y")
+    model = write_network(tmp_path / "m.onnx", right, constants)
+    given = ", ".join(f"float[1,8,16] {name}" for name in seen)
+    wrong = BESIDE_A_LOOP.format(merged="Mul", last="Sub", given=given)
+    deployed = write_network(tmp_path / "d.onnx", wrong, constants)
+    for number in range(3):
+        x = {"x": draw.normal(size=(1, 8, 16)).astype(np.float32)}
+        write_npz(tmp_path / "x" / f"{number}.npz", x)
+        write_npz(tmp_path / "y" / f"{number}.npz", open_path(deployed, outputs=seen)(x))
+    line = [str(model), "--inputs", str(tmp_path / "x"), "--candidate", f"saved?path={tmp_path / 'y'}"]
+    assert exit_status("diagnose", *line, "--study", str(tmp_path / "study"), "--quiet", "--format", "json") == 1
+    document = json.loads(capfd.readouterr().out)
+    told = {one["site"]["tensor"]: one["claim"] for one in document["findings"] if one["role"] == "cause"}
+    assert set(told) == {"s", "y"}
+    assert "Mul in place of Add" in told["s"]
+    assert "('bias') scaled by -1" in told["y"]
+    assert document["sequence"]["verdict"] == "within"
+
+
 @pytest.mark.search_of(1.0)
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_clean_deployment_has_no_sequence(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -121,18 +121,18 @@ def _is_in_order(graph: onnx.GraphProto) -> bool:
     """Whether no node of the main graph reads what a later one makes (its bodies' captured values included)."""
     later = {name for node in graph.node for name in node.output if name}
     for node in graph.node:
-        if any(name in later for name in _names_read(node)):
+        if any(name in later for name in names_read(node)):
             return False
         later.difference_update(node.output)
     return True
 
 
-def _names_read(node: onnx.NodeProto) -> Iterator[str]:
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
     """What a node reads; of its bodies, every name that they do not make themselves."""
     yield from node.input
     for body in bodies_of(node):
         made = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
         for inner in body.node:
-            yield from (name for name in _names_read(inner) if name not in made)
+            yield from (name for name in names_read(inner) if name not in made)
             made.update(inner.output)
         yield from (value.name for value in body.output if value.name not in made)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.graph import Regions, computing_nodes, constant_value
+from parityscope.case.graph import Regions, computing_nodes, constant_value, dependencies_of
 from parityscope.errors import ParityError
 from parityscope.explanation.claims import ClaimOutcome, VariantClaim
 from parityscope.explanation.judging import is_accepted
@@ -134,7 +134,7 @@ def generate_hypotheses(
 def _skips_of_stretch(tensor: str, answer: StretchAnswer) -> Iterator[Skip]:
     what = f"generated hypotheses of {tensor}"
     if answer.problem:
-        yield Skip(what=what, reason=answer.problem)
+        yield Skip(what=f"{what}: all of them", reason=answer.problem)
     if answer.untried:
         yield Skip(what=what, reason=f"the budget was spent before {answer.untried} of them")
     yield from skips_of_search(tensor, answer)
@@ -201,8 +201,8 @@ def _context_around(around: Surroundings, tensor: str, entering: Sequence[str]) 
     constants = {
         name: np.asarray(held.numpy())
         for node in (nodes[place] for place in chosen)
-        for value in node.inputs
-        if value is not None and (held := constant_value(value)) is not None and (name := str(value.name))
+        for value in dependencies_of(node)
+        if (held := constant_value(value)) is not None and (name := str(value.name))
     }
     constants |= _near_constants(read)
     samples = list(sides.reference.samples)
@@ -235,7 +235,7 @@ def _tensors_behind(nodes: Sequence[ir.Node], tensor: str) -> set[str]:
     """What depends on a tensor."""
     found = {tensor}
     for node in nodes:
-        if any(value is not None and value.name in found for value in node.inputs):
+        if any(value.name in found for value in dependencies_of(node)):
             found.update(str(value.name) for value in node.outputs)
     return found - {tensor}
 
@@ -252,9 +252,9 @@ def _near_constants(read: Mapping[str, ir.Value]) -> dict[str, np.ndarray]:
 
 def _near_tensors(near: Sequence[ir.Node], nodes: Sequence[ir.Node], chosen: Sequence[int]) -> list[str]:
     """Tensors that the chosen nodes read or give, and those of nodes near by."""
-    values = [value for place in chosen for value in (*nodes[place].inputs, *nodes[place].outputs)]
-    values += [value for node in near for value in (*node.inputs, *node.outputs)]
-    return list(dict.fromkeys(str(value.name) for value in values if value is not None and value.name))
+    values = [value for place in chosen for value in (*dependencies_of(nodes[place]), *nodes[place].outputs)]
+    values += [value for node in near for value in (*node.inputs, *node.outputs) if value is not None]
+    return list(dict.fromkeys(str(value.name) for value in values if value.name))
 
 
 def _candidate_tensors(
@@ -283,7 +283,7 @@ def _candidate_tensors(
 def context_of_region(region: ir.Model, feeds: Mapping[str, np.ndarray], candidate: np.ndarray) -> StretchContext:
     """A region on its own, with nothing known around it."""
     nodes = list(computing_nodes(region))
-    values = [value for node in nodes for value in node.inputs if value is not None]
+    values = [value for node in nodes for value in dependencies_of(node)]
     constants = {str(v.name): np.asarray(held.numpy()) for v in values if (held := constant_value(v)) is not None}
     return StretchContext(
         nodes=[_node_message(node) for node in nodes],

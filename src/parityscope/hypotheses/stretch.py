@@ -101,7 +101,8 @@ class ComputedStretch:
         ordered = [by_output[tuple(node.output)] for node in self.context.nodes if tuple(node.output) in by_output]
         inside = {tuple(self.context.nodes[index].output) for index in self.context.stretch}
         self.steps = [step for step in ordered if step.outputs in inside]
-        self.around = [step for step in ordered if step.outputs not in inside]
+        # What a body reads beside its inputs is not known to a step alone.
+        self.around = [step for step in ordered if step.outputs not in inside and not step.captured]
         self.base = list(self.given) or [self.run(sample) for sample in range(len(self.worlds))]
         self.replayed = MadeOnce(len(self.base), lambda sample: as_float64(self.base[sample]))
         self.found = MadeOnce(len(self.base), lambda sample: as_float64(self.context.candidate[sample]))
@@ -260,7 +261,8 @@ class ComputedStretch:
                 arrays = arrays if edit.before is None else edit.before(arrays)
                 edited = self._edited_step(step, edit)
                 program = program if edit.opset is None else set_opset(program, edit)
-            results = self.sessions.run(fit_inputs(edited, arrays), list(arrays), program)
+            captured = [self._find_value(sample, own, name, changed) for name in step.captured]
+            results = self.sessions.run(fit_inputs(edited, arrays), list(arrays), program, captured)
             if edit is not None and edit.after is not None:
                 results = [edit.after(results[0]), *results[1:]]
             for name, array in zip(step.outputs, results, strict=False):
@@ -316,9 +318,7 @@ class ComputedStretch:
         name = step.inputs[index]
         if not name:
             return None
-        array = own[name] if name in own else changed[name] if name in changed else self.value(sample, name)
-        if array is None:
-            raise ParityError(f"{name} was not observed")
+        array = self._find_value(sample, own, name, changed)
         if self.arithmetic.stored is None and self.arithmetic.operands is None:
             return array
         if array.dtype.kind != "f" or array.dtype.itemsize < 4 or index in EXACT_INPUTS.get(step.op_type, ()):
@@ -329,6 +329,14 @@ class ComputedStretch:
         multiplied = PRODUCTS.get(step.op_type, ())
         if self.arithmetic.operands is not None and (multiplied is None or index in multiplied):
             array = self.arithmetic.operands(array, operand)
+        return array
+
+    def _find_value(
+        self, sample: int, own: Mapping[str, np.ndarray], name: str, changed: Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        array = own[name] if name in own else changed[name] if name in changed else self.value(sample, name)
+        if array is None:
+            raise ParityError(f"{name} was not observed")
         return array
 
     def _edited_step(self, step: ProgramStep, edit: StretchEdit) -> ProgramStep:

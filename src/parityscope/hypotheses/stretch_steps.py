@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx
 import onnx_ir as ir
 
+from parityscope.case.declaring import names_read
 from parityscope.evaluation.program import Program, ProgramStep, compile_program
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def build_program(context: StretchContext) -> Program:
     """A program of the context's nodes, whose constants are the context's."""
     made = {name for node in context.nodes for name in node.output}
-    read = {name for node in context.nodes for name in node.input if name}
+    read = {name for node in context.nodes for name in names_read(node) if name}
     graph = onnx.GraphProto(name="stretch", node=context.nodes)
     known = {**context.worlds[0], **context.constants}
     free = [name for name in read - made if name in known]
