@@ -38,6 +38,11 @@ SQUEEZED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,16] x) => (flo
 }"""
 
 
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as held:
+        return dict(held)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A network with a row and a number as outputs, samples of one row, and what a program kept of them that drops axes."""
@@ -153,9 +158,9 @@ def test_samples_and_outputs_may_be_npy(folder: Path) -> None:
     for name in ("rows", "kept/y", "kept/s"):
         (folder / name).mkdir(parents=True)
     for number in range(3):
-        np.save(folder / "rows" / f"{number}.npy", np.load(folder / "inputs" / f"{number}.npz")["x"])
+        np.save(folder / "rows" / f"{number}.npy", read_arrays(folder / "inputs" / f"{number}.npz")["x"])
         for name in ("y", "s"):
-            np.save(folder / "kept" / name / f"{number}.npy", np.load(folder / "right" / f"{number}.npz")[name])
+            np.save(folder / "kept" / name / f"{number}.npy", read_arrays(folder / "right" / f"{number}.npz")[name])
     done = in_this_process("compare", "model.onnx", "--inputs", "rows", "--candidate", "kept", folder=folder)
     assert done.returncode == 0, done.stderr
     (folder / "kept" / "s" / "1.npy").unlink()
@@ -168,7 +173,7 @@ def test_samples_and_outputs_may_be_npy(folder: Path) -> None:
 def test_the_rounding_of_what_was_stored_is_no_error(folder: Path, kept: str, status: int) -> None:
     (folder / "rounded").mkdir()
     for number in range(3):
-        found = np.load(folder / kept / f"{number}.npz")
+        found = read_arrays(folder / kept / f"{number}.npz")
         np.savez(
             folder / "rounded" / f"{number}.npz",
             y=found["y"].astype(np.float16)[None],

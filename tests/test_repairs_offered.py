@@ -64,7 +64,8 @@ def test_an_attribute_that_a_recording_has_wrong_is_compared_and_needs_no_barrie
     session = onnxruntime.InferenceSession(wrong)
     (tmp_path / "kept").mkdir()
     for number in range(3):
-        (y,) = session.run(["y"], dict(np.load(tmp_path / "inputs" / f"{number}.npz")))
+        with np.load(tmp_path / "inputs" / f"{number}.npz") as held:
+            (y,) = session.run(["y"], dict(held))
         np.savez(tmp_path / "kept" / f"{number}.npz", y=y)
     words = ("diagnose", "model.onnx", "--inputs", "inputs", "--candidate", "kept", "--study", "study")
     assert in_this_process(*words, folder=tmp_path).returncode == 1
