@@ -1112,6 +1112,32 @@ def test_a_right_class_acquits_nothing_of_what_it_was_decided_by(tmp_path: Path)
     assert told.members[0].words == "attribute alpha 0.12 (fitted) in place of 0.1"
 
 
+@pytest.mark.parametrize(
+    ("by", "filled", "words"), [(2, "edge", "the edge repeated"), (-5, "maximum", "its largest value put in")]
+)
+def test_an_image_that_is_moved_is_named_with_what_comes_in(tmp_path: Path, by: int, filled: str, words: str) -> None:
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,16,24] x) => (float[1,60] y) {
+        a = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, kernels)
+        p = Relu(a)
+        m = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(p)
+        y = Flatten(m)
+    }"""
+    draw = np.random.default_rng(8)
+    model = write_network(tmp_path / "m.onnx", network, {"kernels": draw.normal(size=(5, 3, 3, 3)).astype(np.float32)})
+    run = open_session(load_model(model).graph())
+    # As smooth as images are.
+    samples = [{"x": draw.normal(size=(1, 3, 16, 24)).cumsum(2).cumsum(3).astype(np.float32)} for _ in range(2)]
+    answers = []
+    for arrays in samples:
+        moved = np.take(arrays["x"], np.clip(np.arange(24) - by, 0, 23), 3)
+        if filled == "maximum":
+            moved[..., by:] = arrays["x"].max()
+        answers.append(run({"x": moved}))
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}))
+    assert found.is_exact
+    assert any(one.edit.words == f"the result moved by {by} along axis 3, {words}" for one in found.alike)
+
+
 def test_what_stands_before_sequences_that_end_early_is_found(tmp_path: Path) -> None:
     network = """<ir_version: 8, opset_import: ["" : 17]> g (float[9,1,5] x) => (float[9,2,1,6] y) {
         a = Mul(x, rates)

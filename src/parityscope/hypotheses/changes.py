@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from parityscope.hypotheses.grids import SYMMETRIC, ZERO_POINT, Grid, Sharing
+from parityscope.hypotheses.moves import FILLED, move_array
 from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -206,14 +207,10 @@ def _changes_along_axis(array: np.ndarray, axis: int, length: int) -> Iterator[t
     for count in sorted({1, -1, 2, -2, 3, -3, length // 2}):
         yield f"rolled by {count} along axis {axis}", lambda a, k=count: np.roll(a, k, axis)
     if length < _MOST_SHIFTED:
-        for word, ahead in (("forward", True), ("back", False)):
+        for (word, by), mode in itertools.product((("forward", 1), ("back", -1)), ("constant", "edge")):
             yield (
-                f"shifted {word} by 1 along axis {axis}, zeros put in",
-                lambda a, w=ahead: _shift_by_one(a, axis, w, 0),
-            )
-            yield (
-                f"shifted {word} by 1 along axis {axis}, the edge repeated",
-                lambda a, w=ahead: _shift_by_one(a, axis, w, None),
+                f"shifted {word} by 1 along axis {axis}, {FILLED[mode]}",
+                lambda a, by=by, mode=mode: move_array(a, [(axis, by)], mode),
             )
     for word, where in (("first", slice(0, 1)), ("last", slice(-1, None)), ("first and last", [0, -1])):
         yield f"{word} of axis {axis} zeroed", lambda a, i=where: _zero_part(a, axis, i)
@@ -289,14 +286,4 @@ def _interleave_blocks(array: np.ndarray, axis: int, rows: int, columns: int) ->
 def _zero_part(array: np.ndarray, axis: int, where: slice | list[int]) -> np.ndarray:
     changed = array.copy()
     changed[(slice(None),) * axis + (where,)] = 0
-    return changed
-
-
-def _shift_by_one(array: np.ndarray, axis: int, ahead: bool, fill: int | None) -> np.ndarray:  # noqa: FBT001 - one of two ways
-    changed = array.copy() if fill is None else np.full_like(array, fill)
-    before, behind = ((slice(None),) * axis + (part,) for part in (slice(None, -1), slice(1, None)))
-    if ahead:
-        changed[behind] = array[before]
-    else:
-        changed[before] = array[behind]
     return changed

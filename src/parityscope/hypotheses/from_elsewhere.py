@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.moves import FILLED, move_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 _MOST = 1 << 20  # elements of a result whose moves are looked for; chosen
 _MOST_MIRRORED = 1 << 16  # of one that is looked at mirrored too; chosen
 _LEAST_ALIKE = 0.3  # correlation: what is moved by half of an axis and filled with zeros keeps more; chosen
-_FILLED = {"wrap": "wrapped around", "constant": "zeros put in", "edge": "the edge repeated"}
-FILLS = tuple(_FILLED)  # as `numpy.pad` calls what comes in at the edge
 
 
 def moved_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
@@ -41,7 +40,7 @@ def moved_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
         for moves in _likely_moves(np.flip(known, mirrored), found):
             if any(moves):
                 moved = [(axis, by) for axis, by in enumerate(moves) if by]
-                yield from (edit_of_move(known.shape, mirrored, moved, mode) for mode in FILLS)
+                yield from (edit_of_move(known.shape, mirrored, moved, mode) for mode in FILLED)
     for (by,) in _likely_moves(known.ravel(), found.ravel()) if len(axes) > 1 else ():
         if by:
             yield from _edits_in_memory(known.size, by)
@@ -72,18 +71,18 @@ def _likely_moves(known: np.ndarray, found: np.ndarray) -> list[tuple[int, ...]]
 def edit_of_move(
     shape: Sequence[int], mirrored: tuple[int, ...], moved: Sequence[tuple[int, int]], mode: str
 ) -> StretchEdit:
-    """The result mirrored along axes and moved along others, each by so many indices; one of `FILLS` comes in."""
+    """The result mirrored along axes and moved along others, each by so many indices; one of `FILLED` comes in."""
     said = " and ".join(f"by {by} along axis {axis}" for axis, by in moved)
     first = f"the result mirrored along the axes {list(mirrored)} and" if mirrored else "the result"
     return StretchEdit(
-        words=f"{first} moved {said}, {_FILLED[mode]}",
-        bits=6 + len(mirrored) + math.log2(len(FILLS)) + sum(1 + math.log2(shape[axis]) for axis, _ in moved),
+        words=f"{first} moved {said}, {FILLED[mode]}",
+        bits=6 + len(mirrored) + math.log2(len(FILLED)) + sum(1 + math.log2(shape[axis]) for axis, _ in moved),
         whole=lambda one, sample: move_array(np.flip(one.base[sample], mirrored), moved, mode),
     )
 
 
 def _edits_in_memory(size: int, by: int) -> Iterator[StretchEdit]:
-    for mode, filled in list(_FILLED.items())[:2]:
+    for mode, filled in list(FILLED.items())[:2]:
         yield StretchEdit(
             words=f"the result moved by {by} elements in memory, {filled}",
             bits=8 + math.log2(size),
@@ -91,17 +90,3 @@ def _edits_in_memory(size: int, by: int) -> Iterator[StretchEdit]:
                 one.base[sample].shape
             ),
         )
-
-
-def move_array(array: np.ndarray, moved: Sequence[tuple[int, int]], mode: str) -> np.ndarray:
-    """Moved along axes, and what comes in at the edge as `mode` of `numpy.pad` says."""
-    for axis, by in moved:
-        if mode == "wrap":
-            array = np.roll(array, by, axis)
-            continue
-        source = np.arange(array.shape[axis]) - by
-        inside = (source >= 0) & (source < array.shape[axis])
-        array = np.take(array, np.clip(source, 0, array.shape[axis] - 1), axis)
-        if mode == "constant":
-            array = np.where(inside.reshape([-1 if other == axis else 1 for other in range(array.ndim)]), array, 0)
-    return array

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.from_elsewhere import move_array
 from parityscope.hypotheses.from_inputs import edit_of_input
+from parityscope.hypotheses.moves import FILLED, move_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import onnx
 
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.stretch import ComputedStretch
 
+_FILLS = ("edge", "maximum", "minimum")
 _LOOKED_AT = 1 << 16  # elements of an input whose values are counted; chosen
 
 
@@ -32,8 +33,14 @@ def mask_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> It
         for axis in axes:
             for by in (-1, 1):
                 said = f"the mask {name!r} off by one: moved by {by} along axis {axis}"
-                for words, change in _moves_of(axis, by).items():
-                    yield edit_of_input(place, f"{said}, {words}", bits, index, change)
+                for mode in _FILLS:
+                    yield edit_of_input(
+                        place,
+                        f"{said}, {FILLED[mode]}",
+                        bits,
+                        index,
+                        lambda a, by=by, axis=axis, mode=mode: move_array(a, [(axis, by)], mode),
+                    )
                 yield edit_of_input(
                     place,
                     f"the mask {name!r} of another row: that of {by:+d} along axis {axis}",
@@ -49,16 +56,3 @@ def _is_mask(array: np.ndarray) -> bool:
         return False
     flat = array.reshape(-1)[:: (array.size // _LOOKED_AT) | 1]
     return flat.size > 1 and bool(flat.min() < flat.max()) and bool(((flat == flat.min()) | (flat == flat.max())).all())
-
-
-def _moves_of(axis: int, by: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
-    def filled(array: np.ndarray, value: np.generic) -> np.ndarray:
-        moved = move_array(array, [(axis, by)], "edge").copy()
-        moved[(slice(None),) * axis + (0 if by > 0 else -1,)] = value
-        return moved
-
-    return {
-        "the edge repeated": lambda array: move_array(array, [(axis, by)], "edge"),
-        "its largest value put in": lambda array: filled(array, array.max()),
-        "its least value put in": lambda array: filled(array, array.min()),
-    }

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
+from parityscope.hypotheses.from_elsewhere import edit_of_move
+from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.families import families_of, filters_of
 from parityscope.hypotheses.from_outputs.guess import Guess, guesses_unpredicted
 from parityscope.hypotheses.from_outputs.read_numbers import edits_of_numbers
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE
+from parityscope.hypotheses.moves import FILLED
 
 if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.families import EditFamily
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 _MOVED = 0.5  # of what is left for what enters the network: for what moves values; chosen
 _MOVING = "values"  # the kind of edits that such are among
 _KEPT = ("before",)  # the kind of edits that take another sample's values
+_ROLLED = re.compile(r"rolled by (-?\d+) along axis (\d+)$")
 _MOST_OF_IT = 0.6  # of the error: from there a number is fitted at once; chosen
 
 
@@ -33,6 +38,8 @@ def try_entries(found: OutputsSearch) -> None:
     trials.until = found.reference.meter.share_of(until, _MOVED)
     trials.run_moves([one for one in guesses if one.kind == _MOVING])
     trials.until = until
+    for site in entries:
+        _try_edges(trials, site)
     # Of many inputs that which is wrong is fitted first: one usual amount tells which that is, then one of each of its families.
     own = [(site, [*families_of(site), *filters_of(site)]) for site in entries]
     begun = {id(one): _worth_of_start(trials, site, one) for site, every in own for one in every[:2]}
@@ -41,6 +48,25 @@ def try_entries(found: OutputsSearch) -> None:
         for family in sorted(every, key=lambda one: -begun[id(one)]):
             try_family(trials, site, family, begun[id(family)])
     trials.run_plain(guesses)
+
+
+def _try_edges(trials: Trials, site: EditSite) -> None:
+    """What comes in at the edge, and how far it was moved, where what was rolled round explains a part."""
+    known = [one for one in trials.tried if one.guess.site is site and one.explained > PROMISING]
+    found = [(one.explained, told) for one in known if (told := _ROLLED.search(one.edit.words))]
+    if not found or trials.explains:
+        return
+    by, axis = map(int, max(found, key=lambda one: one[0])[1].groups())
+
+    def attempt(by: int) -> float:
+        edits = [edit_of_move(site.result.shape, (), [(axis, by)], mode) for mode in FILLED if mode != "wrap"]
+        guesses = [Guess(site=site, kind=_MOVING, edit=edit) for edit in edits]
+        tried = [trials.attempt(one) for one in guesses if not (trials.is_spent or trials.explains)]
+        return max((one.explained for one in tried if one is not None), default=-math.inf)
+
+    best, ahead = attempt(by), 1 if by > 0 else -1
+    while abs(by + ahead) < site.result.shape[axis] and (more := attempt(by + ahead)) > best:
+        best, by = more, by + ahead
 
 
 def _worth_of_start(trials: Trials, site: EditSite, family: EditFamily) -> float:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.from_elsewhere import FILLS, edit_of_move
+from parityscope.hypotheses.from_elsewhere import edit_of_move
 from parityscope.hypotheses.from_outputs.families import MOVED, place_family
 from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
 from parityscope.hypotheses.from_outputs.spending import PRODUCT_S
+from parityscope.hypotheses.moves import LINEAR
 from parityscope.hypotheses.places import IndexPlace, run_along
 from parityscope.light_dataclasses import dataclass, field
 
@@ -249,8 +250,8 @@ def _effects_of_moves(table: np.ndarray) -> tuple[list[tuple[bool, int, str]], n
 def _kinds_of_moves(length: int) -> list[tuple[bool, int, str]]:
     """What the moves are, in the order of their effects."""
     around = [by if 2 * by <= length else by - length for by in range(1, length)]
-    shifted = [(False, by, fill) for by in range(1 - length, length) if by for fill in FILLS[1:]]
-    return [*((False, by, FILLS[0]) for by in around), *shifted, *((True, by, FILLS[0]) for by in around)]
+    shifted = [(False, by, fill) for by in range(1 - length, length) if by for fill in LINEAR[1:]]
+    return [*((False, by, LINEAR[0]) for by in around), *shifted, *((True, by, LINEAR[0]) for by in around)]
 
 
 def _sum_diagonals(table: np.ndarray) -> np.ndarray:

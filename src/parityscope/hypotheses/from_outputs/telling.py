@@ -120,6 +120,15 @@ def told_of(found: OutputsSearch) -> OutputsAnswer:
     )
 
 
+def _say_with_place(one: TriedGuess) -> str:
+    """What was tried, with its place where the words name none."""
+    output, words = one.guess.site.output, one.edit.words
+    if one.guess.others or one.guess.rule:
+        return words
+    read = output.removesuffix(READ)
+    return f"of what is read of input {read!r}: {words}" if read != output else f"at {output!r}: {words}"
+
+
 def _rule_out_kinds(found: OutputsSearch) -> tuple[RuledOut, ...]:
     """What was computed of each kind; what was only judged by derivatives was not."""
     trials, residual = found.trials, found.residual
@@ -131,7 +140,7 @@ def _rule_out_kinds(found: OutputsSearch) -> tuple[RuledOut, ...]:
     for one in trials.tried:
         bits = trials.bits_of(one)
         tally.note_tried(one.guess.kind, bits)
-        tally.note_explained(one.guess.kind, bits, one.explained, one.edit.words)
+        tally.note_explained(one.guess.kind, bits, one.explained, _say_with_place(one))
     done = Counter(one.guess.kind for one in trials.tried)
     for kind, count in generated.items():
         tally.note_untried(kind, max(0, count - done[kind]))
