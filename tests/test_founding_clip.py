@@ -271,6 +271,7 @@ def four(seed: int) -> dict[str, np.ndarray]:
 BOTH_ABOVE = (("a = Clip(m0, low, high)", "a = Clip(m0, low)"), ("d = Clip(m3, low, high)", "d = Clip(m3, low)"))
 
 
+@pytest.mark.search_of(0.1)
 def test_two_bounds_that_have_nothing_to_do_with_each_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = FOUR
     for edit in BOTH_ABOVE:
