@@ -109,6 +109,17 @@ MORE = {
         name: np.random.default_rng(8).normal(size=shape).astype(np.float32)
         for name, shape in {"state": (1, 6, 14), "peepholes": (1, 42)}.items()
     },
+    **{
+        name: np.random.default_rng(9).normal(size=shape).astype(np.float32)
+        for name, shape in {"own": (2, 14, 20), "own_again": (2, 14, 14), "own_offsets": (2, 28)}.items()
+    },
+    **{
+        name: np.random.default_rng(10).integers(-127, 128, shape).astype(np.int8)
+        for name, shape in {"levels2": (2, 20, 56), "levels_again": (2, 14, 56)}.items()
+    },
+    "steps2": np.array([0.01, 0.002], np.float32),
+    "middle2": np.array([3, -5], np.int8),
+    "lengths2": np.array([6, 4], np.int32),
     "lengths": np.ones(6, np.int32),
     "steps": np.abs(_APART.normal(size=14)).astype(np.float32) / 100,
     "levels": _APART.integers(-127, 128, (14, 14)).astype(np.int8),
@@ -129,6 +140,7 @@ MORE = {
             "starts": [0, 5, 10],
             "matrix": [6, 2, 7],
             "steps_in_rows": [6, 28],
+            "six_of_two": [6, 2, 20],
         }.items()
     },
 }
@@ -868,6 +880,27 @@ UNSLOPED = {
         {name: MORE[name][::-1] for name in ("gates2", "again2", "offsets2")},
         "its two directions exchanged",
     ),
+    "the order of directions, with lengths of as many rows": (
+        """(float[6,20] x) => (float[6,2,14] y) {
+            doubled = Concat<axis = 1>(x, x)
+            t = Reshape(doubled, six_of_two)
+            all, last = RNN<hidden_size = 14, direction = "bidirectional">(t, own, own_again, own_offsets, lengths2)
+            y = ReduceMean<axes = [1], keepdims = 0>(all)
+        }""",
+        {name: MORE[name][::-1] for name in ("own", "own_again", "own_offsets")},
+        "its two directions exchanged",
+    ),
+    "the order of directions of quantized weights": (
+        """(float[6,20] x) => (float[6,5] y) {
+            t = Unsqueeze(x, one)
+            all, last, cell = com.microsoft.DynamicQuantizeLSTM<hidden_size = 14, direction = "bidirectional">(
+                t, levels2, levels_again, offsets2, , , , , steps2, middle2, steps2, middle2)
+            h = Reshape(all, steps_in_rows)
+            y = Gemm(h, to_five, b4)
+        }""",
+        {name: MORE[name][::-1] for name in ("levels2", "levels_again", "offsets2", "steps2", "middle2")},
+        "its two directions exchanged",
+    ),
     "a square constant": (
         """(float[6,20] x) => (float[6,20] y) {
             a = MatMul(x, square)
@@ -1004,7 +1037,7 @@ PLACES = pytest.param("places that are one off each", marks=pytest.mark.search_o
 def test_what_no_slope_leads_to_is_found(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("test_outputs_alone.WEIGHTS", WEIGHTS | MORE)
     body, change, words = UNSLOPED[fault]
-    network = f'<ir_version: 8, opset_import: ["" : 17]> g {body}'
+    network = f'<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> g {body}'
     deployed, weights = network, change if isinstance(change, dict) else {}
     if not isinstance(change, dict):
         deployed = network.replace(*change) if isinstance(change, tuple) else change(network)

@@ -43,9 +43,12 @@ def layout_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> 
             if list(order) != sorted(order):
                 bits = _GATE_BITS + math.log2(math.factorial(count))
                 yield edit_of_gates(stretch, place, node, weights, BlockOrder(1, order, length), bits)
-        if all(len(array) == 2 for array in arrays.values()):
-            turned: Change = lambda array: np.ascontiguousarray(array[::-1])  # noqa: E731
-            yield edit_of_inputs(place, "its two directions exchanged", _LAYOUT_BITS, dict.fromkeys(arrays, turned))
+    if any(one.name == "direction" and one.s == b"bidirectional" for one in node.attribute):
+        # Whatever a direction has its own of: scales and zero points of quantized weights too. Lengths are of the batch.
+        own = [index for index, array in arrays.items() if array.ndim and array.dtype != np.int32]
+        turned: Change = lambda array: np.ascontiguousarray(array[::-1])  # noqa: E731
+        if own and all(len(arrays[index]) == 2 for index in own):
+            yield edit_of_inputs(place, "its two directions exchanged", _LAYOUT_BITS, dict.fromkeys(own, turned))
     for index, array in arrays.items():
         for one, other in itertools.combinations(range(array.ndim), 2):
             if array.dtype.kind == "f" and array.shape[one] == array.shape[other] > 1:
