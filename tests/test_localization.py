@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +23,11 @@ from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import compile_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
-from parityscope.localization import LocalizationOptions, Sides, inject_errors, localize
+from parityscope.localization import LocalizationOptions, Sides, inject_errors, localize, narrow_regions
 from parityscope.localization.injection import Added
 from parityscope.localization.keeping import Programs
 from parityscope.localization.replay import observed_tensors, replayed_values
-from parityscope.testing.networks import parse_network
+from parityscope.testing.networks import parse_network, write_network
 from parityscope.trace import Trace
 from proving.models.fetching import ocr_rec_input, rendered_line, require
 
@@ -308,3 +309,51 @@ def test_weights_in_an_external_file(tmp_path: Path) -> None:
     wanted = 0.25 * np.linalg.norm(weight[2].astype(np.float64)) / np.linalg.norm(h @ weight.astype(np.float64))
     assert found["m"].inherited == pytest.approx(wanted, rel=1e-5)
     assert found["m"].introduced <= FLOOR
+
+
+def blocks_model(blocks: int) -> str:
+    """Blocks of six nodes with a skip connection over every two; `t` enters each of them, and each has shape arithmetic."""
+    lines = ["t = Tanh(x)", "h0 = Mul(x, x)", "n0 = Abs(h0)"]
+    for number in range(1, blocks + 1):
+        lines += [
+            f"a{number} = MatMul(h{number - 1}, w)",
+            f"b{number} = Add(a{number}, t)",
+            f"c{number} = Sigmoid(b{number})",
+            f"s{number} = Shape(c{number})",
+            f"r{number} = Reshape(c{number}, s{number})",
+            f"h{number} = Add(r{number}, h{max(0, number - 2)})",
+        ]
+    lines += [f"p = Softmax(h{blocks})", f"y = Add(p, h{blocks // 2})", "z = Mul(n0, n0)"]
+    head = '<ir_version: 8, opset_import: ["" : 17]> g (float[4,8] x) => (float[4,8] y, float[4,8] z)'
+    return f"{head} {{ {chr(10).join(lines)} }}"
+
+
+def test_each_tensor_that_is_asked_for_halves_what_one_fault_may_lie_in(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    weight = draw.normal(size=(8, 8)).astype(np.float32) / np.float32(2)
+    model = load_model(write_network(tmp_path / "m.onnx", blocks_model(8), {"w": weight}))
+    inputs = one_sample({"x": draw.normal(size=(4, 8)).astype(np.float32)})
+    reference = recorded(model, inputs, "ort", tmp_path)
+    numbers = [name for name in reference.names if reference.get(0, name).dtype.kind == "f" and name not in {"n0", "z"}]
+    asked = []
+    for tensor in random.Random(5).sample(numbers, 14):
+        error = draw.normal(size=(4, 8)).astype(np.float32) / np.float32(10)
+        whole = planted(model, inputs, reference, tensor, error)
+        names, sizes = ["y", "z"], [len(model.sites)]
+        while sizes[-1] > 1:
+            shown = replace(whole, names=tuple(names), tensors={(0, name): whole.get(0, name) for name in names})
+            mine = replace(reference, names=tuple(names))
+            both = Both(model=model, inputs=inputs, reference=mine, candidate=shown)
+            found = narrow_regions(both.sides, both.localize())
+            first = found.suspects[0]
+            assert model.sites[tensor].node in first.region
+            sizes.append(len(first.region))
+            if first.halving:
+                assert first.halving not in names
+                assert first.halving[0] != "s"  # of shapes alone
+                names.append(first.halving)
+        assert sizes[-1] == 1, sizes
+        asked.append(len(names) - 2)
+    # Every answer leaves about half: a third or two, where no tensor divides them evenly.
+    assert max(asked) <= math.ceil(math.log(len(model.sites), 1.5))
+    assert sum(asked) / len(asked) <= math.log2(len(model.sites)) + 1

@@ -40,6 +40,7 @@ VARIES = "RUN001"  # the candidate does not give the same answer twice
 _BY_SIZE = "ACC001"  # nothing but the size of the error speaks for it
 # A layer computes another function: a mistake by name says more.
 DESCRIBE = ("FUS002",)
+_ALONE = "alone"  # how sure a description is without its rivals, and why: among its details
 
 # What an experiment runs, cheap and decisive first.
 _STAGES = ("nothing", "reference", "candidate", "rebuild")
@@ -191,11 +192,25 @@ def _share_doubt(findings: list[Finding]) -> list[Finding]:
         return findings
     source = "changes of other layers explain a part of the same error as well"
     return [
-        replace(one, confidence=min(one.confidence, (one.share or 0.0) / claimed), confidence_from=source)
+        replace(
+            one,
+            confidence=min(one.confidence, (one.share or 0.0) / claimed),
+            confidence_from=source,
+            details={**one.details, _ALONE: [one.confidence, one.confidence_from]},
+        )
         if one in rivals
         else one
         for one in findings
     ]
+
+
+def without_rivals(finding: Finding) -> Finding:
+    """The finding as sure as it was before descriptions of other layers shared its certainty."""
+    if _ALONE not in finding.details:
+        return finding
+    confidence, source = finding.details[_ALONE]
+    details = {name: told for name, told in finding.details.items() if name != _ALONE}
+    return replace(finding, confidence=confidence, confidence_from=source, details=details)
 
 
 def _is_inside_layer(known: Examination, finding: Finding) -> bool:

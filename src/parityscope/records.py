@@ -260,7 +260,8 @@ class Suspect:
     introduced = |c - f(c_in)| / |r|, inherited = |f(c_in) - r| / |r|, in L2 over all samples; `angle` is the cosine
     between the two. `gain` is how much the region amplifies what it inherits (NaN where it inherits nothing).
     `share` is the part of the output error that injecting only this suspect's introduced error reproduces (None
-    when it was not injected). `floor` is the FP32 noise that `introduced` is held against.
+    when it was not injected). `floor` is the FP32 noise that `introduced` is held against. `region` are the nodes that one fault
+    may lie in, `halving` the tensor among what they give that halves them: "" where they are one.
     """
 
     site: Site
@@ -272,6 +273,7 @@ class Suspect:
     injected: float | None = None
     floor: float = 0.0
     region: tuple[str, ...] = ()
+    halving: str = ""
     introduced_nonfinite: int = 0
     introduced_max: float = 0.0
     worst_index: tuple[int, ...] | None = None

@@ -49,16 +49,7 @@ def _propose_claims(known: Examination, suspects: Sequence[Suspect]) -> Iterator
     for suspect in suspects:
         explanation = known.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "unexplained":
-            yield _make_claim(suspect, explanation, _tensors_between(known, suspect))
-
-
-def _tensors_between(known: Examination, suspect: Suspect) -> list[str]:
-    """The tensor inside a region of several nodes that halves it."""
-    inside = suspect.region[:-1]
-    if not inside:
-        return []
-    halving = inside[(len(inside) - 1) // 2]
-    return [name for name, site in known.places.items() if site.node == halving][:1]
+            yield _make_claim(suspect, explanation, [suspect.halving] if suspect.halving else [])
 
 
 def _make_claim(suspect: Suspect, explanation: Explanation, record: list[str]) -> Claim:
@@ -91,7 +82,8 @@ def _show_finding(
 ) -> Shown:
     # Of a region nobody knows yet which of its nodes it is: that comes before a report.
     where = f"{suspect.site.node} ({suspect.site.op_type})"
-    region = f"{where}, or one of the {len(suspect.region) - 1} nodes that lead to it," if record else where
+    others = len(suspect.region) - (suspect.site.node in suspect.region)
+    region = f"{where}, or one of the {others} nodes that lead to it," if record else where
     follow = (
         ("record", f"record this as well, and diagnose again: {', '.join(record)}")
         if record

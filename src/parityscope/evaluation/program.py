@@ -21,6 +21,7 @@ import onnx_ir as ir
 from parityscope.arithmetic.detyping import float32_copy, is_wide
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import OLDEST, prepare_in_place
+from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
@@ -192,6 +193,17 @@ def _region_above(last: ProgramStep, program: Program, known: frozenset[str]) ->
     inside = tuple(steps[index] for index in sorted(steps))
     order = dict.fromkeys(name for step in inside for name in step.reads if name in reads)
     return ObservedRegion(reads=tuple(order), steps=inside)
+
+
+def steps_fed(program: Program, besides: Collection[str] = ()) -> list[ProgramStep]:
+    """The steps that depend on what is fed, on more than its shape; and the operators `besides`, whatever they read."""
+    reached = set(program.inputs)
+    found: list[ProgramStep] = []
+    for step in program.steps:
+        if step.op_type not in SHAPE_READERS and (step.op_type in besides or not reached.isdisjoint(step.reads)):
+            reached.update(filter(None, step.outputs))
+            found.append(step)
+    return found
 
 
 def keys_of(program: Program) -> dict[ir.Node, str]:

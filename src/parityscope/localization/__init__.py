@@ -4,6 +4,7 @@
 * `inject_errors` : what one suspect alone does to the outputs;
 * `leading`   : which suspects are worth an explanation and experiments;
 * `cuts`      : exact additive shares of the output error over cuts through the network;
+* `narrowing` : the nodes that one fault may lie in, and the tensor that halves them;
 * `sides`     : both traces with their pairing;
 * `reading`   : what each tensor is computed from among those that are recorded;
 * `spreading` : how far apart the runs of a recording are.
@@ -15,6 +16,7 @@ from parityscope.localization.cuts import attribute_error
 from parityscope.localization.injection import inject_errors
 from parityscope.localization.keeping import reads_of
 from parityscope.localization.leading import MOST, leading_suspects
+from parityscope.localization.narrowing import narrow_regions
 from parityscope.localization.replay import LocalizationOptions, localize
 from parityscope.localization.sides import Sides
 
@@ -26,5 +28,6 @@ __all__ = [
     "inject_errors",
     "leading_suspects",
     "localize",
+    "narrow_regions",
     "reads_of",
 ]

@@ -122,7 +122,7 @@ def next_measurement(document: Mapping[str, Any]) -> tuple[str, str]:
     if not suspects:
         return "record tensors inside the network as well, so that the layer can be found (docs/recorder.md)", again
     region = [clean(name) for name in suspects[0].get("region", ())]
-    if len(region) > 1:
+    if len(region) > 1 and "halving" not in suspects[0]:
         return f"record what {region[(len(region) - 1) // 2]} gives: whether it is right halves the region", again
     spent = [one for one in document.get("skipped", ()) if "time budget" in str(one.get("reason", ""))]
     if spent:
@@ -140,5 +140,7 @@ def next_measurement(document: Mapping[str, Any]) -> tuple[str, str]:
 
 def tensors_to_record(document: Mapping[str, Any]) -> list[str]:
     """Those that a finding without a cause names: the one that decides most first."""
+    if halving := [clean(one["halving"]) for one in document.get("suspects", ())[:1] if one.get("halving")]:
+        return halving
     told = [one.get("details") or {} for one in document.get("findings", ()) if one.get("ruled_out")]
     return [clean(name) for details in told[:1] for name in details.get("record") or ()]

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, FILE, SPENT, VARIES, Tested, claim_of, identity_of
+from parityscope.diagnosis import (
+    CONTRIBUTES,
+    DESCRIBE,
+    FILE,
+    SPENT,
+    VARIES,
+    Tested,
+    claim_of,
+    identity_of,
+    without_rivals,
+)
 from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import ROLES, Evidence, Skip
 
@@ -40,9 +50,12 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
     else:
         steps = [_tell_step(one, step) for one, step in zip(causes, sequence.steps, strict=True)]
         others = [one for one in first.findings if identity_of(one) not in shares]
-    # What was unexplained in a layer is explained by the step that lies there.
+    # What was unexplained in a layer, or described before others were put right, is explained by the step that lies there.
     explained = {one.site.tensor for one in steps if one.site is not None}
-    others = [one for one in others if one.code != _UNEXPLAINED or one.site is None or one.site.tensor not in explained]
+    of_layers = {_UNEXPLAINED, *DESCRIBE}
+    others = [
+        one for one in others if one.code not in of_layers or one.site is None or one.site.tensor not in explained
+    ]
     refuted = [one for one in first.refuted if one.experiment.identity not in shares]
     if not steps and sequence.verdict == "within":
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
@@ -108,7 +121,8 @@ def _tell_step(finding: Finding, step: CauseStep) -> Finding:
     if evidence.outcome != "supports":
         because = f"{evidence.because}; {step.proof}"
         finding = replace(finding, evidence=(replace(evidence, outcome="supports", because=because),))
-    return replace(finding, role="cause", share=step.share)
+    # Others that were put right beside it are no rivals.
+    return replace(without_rivals(finding), role="cause", share=step.share)
 
 
 def _can_be_gone(finding: Finding) -> bool:

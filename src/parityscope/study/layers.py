@@ -21,6 +21,7 @@ from parityscope.localization import (
     attribute_error,
     inject_errors,
     localize,
+    narrow_regions,
     reads_of,
 )
 from parityscope.records import Skip
@@ -169,12 +170,13 @@ def _capture_layers(plan: _Plan, candidate: Target, among: set[str], folder: Pat
         progress,
     )
     options = LocalizationOptions(thorough=plan.thorough)
+    sides = Sides(model=case.model, inputs=case.inputs, reference=ours, candidate=theirs, pairing=pairing)
     found = localize(case.model, case.inputs, ours, theirs, pairing, options, progress)
     if plan.inject and found.suspects:
         found = inject_errors(case.model, case.inputs, ours, theirs, pairing, found, samples[0], options, progress)
         if plan.thorough or not _does_one_make_all(found):
-            sides = Sides(model=case.model, inputs=case.inputs, reference=ours, candidate=theirs, pairing=pairing)
             found = replace(found, stretches=attribute_error(sides, samples[0], progress=progress))
+    found = narrow_regions(sides, found)
     statistics, problems = compare_traces(case, ours, theirs, pairing, progress)
     return Layers(
         reference=ours,

@@ -18,6 +18,7 @@ import onnx_ir as ir
 from parityscope.errors import ParityError
 from parityscope.evaluation.estimating import CALL_S, ELEMENT_S, PRODUCT_S, count_work
 from parityscope.evaluation.evaluating import evaluate_worlds
+from parityscope.evaluation.program import steps_fed
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.hypotheses.from_outputs.spending import WorkMeter
@@ -272,15 +273,8 @@ def open_reference(program: Program, feeds: Sequence[Mapping[str, np.ndarray]], 
 def _find_live(reference: Reference) -> None:
     """Which steps are live, what lies behind each, and what each costs."""
     program = reference.program
-    reached = set(program.inputs)
-    fed: list[ProgramStep] = []
-    for step in program.steps:
-        fed_or_typed = step.op_type in _QUANTIZED or any(name in reached for name in step.reads)
-        if step.op_type not in _SHAPES and fed_or_typed:
-            reached.update(name for name in step.outputs if name)
-            fed.append(step)
     wanted, live = set(program.outputs), []
-    for step in reversed(fed):
+    for step in reversed(steps_fed(program, besides=_QUANTIZED)):
         if any(name in wanted for name in step.outputs):
             wanted.update(step.reads)
             live.append(step)

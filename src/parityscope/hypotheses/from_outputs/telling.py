@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.peeling import GuessPair
     from parityscope.hypotheses.from_outputs.searching import OutputsSearch
+    from parityscope.hypotheses.from_outputs.sites import EditSite
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
     from parityscope.records import RuledOut
 
@@ -290,5 +291,10 @@ def _tensor_that_halves(found: OutputsSearch) -> tuple[str, ...]:
                 above[other.index] += 1
     half = len(sites) / 2
     within = [site for site in found.sites if site.inner is None and not site.output.endswith(READ)]
-    order = sorted(within, key=lambda site: (abs(above[site.step.index] - half), site.step.index))
-    return tuple(site.output for site in order[:1])
+    values, given = found.reference.values[0], found.reference.program.outputs
+
+    def turn(site: EditSite) -> tuple[bool, float, int]:
+        # An index that is right says little of what it was decided by.
+        return values[site.output].dtype.kind != "f", abs(above[site.step.index] - half), site.step.index
+
+    return tuple(site.output for site in sorted(within, key=turn) if site.output not in given)[:1]
