@@ -357,3 +357,25 @@ def test_each_tensor_that_is_asked_for_halves_what_one_fault_may_lie_in(tmp_path
     # Every answer leaves about half: a third or two, where no tensor divides them evenly.
     assert max(asked) <= math.ceil(math.log(len(model.sites), 1.5))
     assert sum(asked) / len(asked) <= math.log2(len(model.sites)) + 1
+
+
+MASKED = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,8] x) => (float[4,8] y) {
+  a = MatMul(x, w)
+  b = Add(a, mask)
+  y = Softmax(b)
+}"""
+
+
+def test_no_layer_is_said_to_amplify_what_a_masks_guards_hide(tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    mask = np.zeros((4, 8), np.float32)
+    mask[:, 6:] = np.finfo(np.float32).min
+    constants = {"w": draw.normal(size=(8, 8)).astype(np.float32), "mask": mask}
+    model = load_model(write_network(tmp_path / "m.onnx", MASKED, constants))
+    inputs = one_sample({"x": draw.normal(size=(4, 8)).astype(np.float32)})
+    reference = recorded(model, inputs, "ort", tmp_path)
+    candidate = planted(model, inputs, reference, "a", np.full((4, 8), 0.5, np.float32) * mask.clip(-1, 0)[:, ::-1])
+    both = Both(model=model, inputs=inputs, reference=reference, candidate=candidate)
+    found = {suspect.site.tensor: suspect for suspect in both.localize().suspects}
+    assert found["y"].inherited > 0.01
+    assert math.isnan(found["y"].gain)

@@ -85,7 +85,8 @@ def _halving_tensor(sides: Sides, program: Program, steps: Sequence[ProgramStep]
         apart = abs(bits[step.index].bit_count() - len(steps) / 2)
         for name in step.outputs:
             kind = program.types.get(name)
-            if name in sides.model.sites and apart < len(steps) / 2 and not _is_recorded(sides, name):
+            divides = apart < len(steps) / 2 or len(steps) == 1  # one fault, or several that only seem to be one
+            if name in sides.model.sites and divides and not _is_recorded(sides, name):
                 found.append((kind is None or not kind.is_floating_point(), apart, step.index, name))
     return min(found)[-1] if found else ""
 

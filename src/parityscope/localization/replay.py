@@ -72,6 +72,8 @@ def between_parts(sides: Sides) -> tuple[Spread, ...]:
     return tuple(sorted(found, key=lambda spread: -spread.value))
 
 
+# Relative: less than one rounding of one element among billions. Norms that a mask's guards (-3.4e38) inflate tell of no error.
+_NOTHING = FLOAT32_ROUNDING / 2**16
 _REPLAYED, _KEEPING = "replayed", "replayed, NaN handed on"
 
 
@@ -236,7 +238,7 @@ def _make_suspect(
         site=site,
         introduced=total.introduced,
         inherited=total.inherited,
-        gain=total.inherited / entering if entering > 0 and math.isfinite(entering) else math.nan,
+        gain=total.inherited / entering if entering > _NOTHING and math.isfinite(entering) else math.nan,
         angle=total.angle,
         floor=FLOAT32_ROUNDING,
         region=programs.nodes_of(site.tensor, model),

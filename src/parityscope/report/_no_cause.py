@@ -86,6 +86,8 @@ def _describe_region(document: Mapping[str, Any], suspects: Sequence[Mapping[str
     told = _name_of(first)
     if len(region) > 1:
         told = f"one of {len(region)} nodes, from {region[0]} to {region[-1]}"
+    elif region and region[0] != (first.get("site") or {}).get("node"):
+        told = region[0]
     share = as_number(first.get("share"))
     part = f", which makes {format_percent(share)} of the output error" if share is not None and share > 0 else ""
     return f"the smallest region that holds the error is {told}{part}"

@@ -59,10 +59,14 @@ def rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any
         yield make_row("Where", told)
         return
     ranked = document.get("suspects", ())
-    if not causes and ranked and len(held := [clean(name) for name in ranked[0].get("region", ())]) > 1:
+    held = [clean(name) for name in ranked[0].get("region", ())] if not causes and ranked else []
+    if len(held) > 1:
         yield make_row("Where", f"one of {format_count(len(held))} nodes, from {held[0]} to {held[-1]}")
         return
     site = site or (ranked[0].get("site") if ranked else None)
+    if held and site and held[0] != clean(site.get("node") or ""):  # where what all recorded tensors read comes from
+        yield make_row("Where", held[0])
+        return
     if not site:
         return
     node, tensor = clean(site.get("node") or ""), clean(site.get("tensor") or "")
