@@ -1171,6 +1171,80 @@ def test_an_image_that_is_moved_is_named_with_what_comes_in(tmp_path: Path, by: 
     assert any(one.edit.words == f"the result moved by {by} along axis 3, {words}" for one in found.alike)
 
 
+CACHED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,4] x, float[1,1,n,4] past_0_key, float[1,1,n,4] past_0_value, float[1,1,n,4] past_1_key, float[1,1,n,4] past_1_value)
+  => (float[1,4] y) {
+    q = Mul(x, first)
+    k0 = Transpose<perm = [0, 1, 3, 2]>(past_0_key)
+    d0 = MatMul(q, k0)
+    s0 = Add(d0, early)
+    p0 = Softmax(s0)
+    a0 = MatMul(p0, past_0_value)
+    h0 = Squeeze(a0, nought)
+    r0 = Add(h0, x)
+    t0 = Tanh(r0)
+    o = Mul(t0, second)
+    k1 = Transpose<perm = [0, 1, 3, 2]>(past_1_key)
+    s1 = MatMul(o, k1)
+    p1 = Softmax(s1)
+    w1 = Mul(p1, later)
+    a1 = MatMul(w1, past_1_value)
+    h1 = Squeeze(a1, nought)
+    y = Add(h1, t0)
+}"""
+# What the caller does to which caches, and what is told.
+CACHES: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray], str, str]] = {
+    "all one position on": (
+        "past",
+        lambda array: np.roll(array, 1, 2),
+        "BND002",
+        "came one place too late along axis 2, the last one first",
+    ),
+    "all two positions on": (
+        "past",
+        lambda array: np.roll(array, 2, 2),
+        "FUS014",
+        "at each of 4 inputs: the result rolled by 2 along axis 2",
+    ),
+    "those of values three positions on": (
+        "value",
+        lambda array: np.roll(array, 3, 2),
+        "FUS014",
+        "at each of 2 inputs: the result rolled by 3 along axis 2",
+    ),
+}
+
+
+@pytest.mark.search_of(0.3)
+@pytest.mark.parametrize("fault", CACHES)
+def test_what_is_done_to_all_caches_is_told_of_all(tmp_path: Path, fault: str) -> None:
+    whose, change, code, words = CACHES[fault]
+    draw = np.random.default_rng(17)
+    weights = {name: draw.normal(size=4).astype(np.float32) for name in ("first", "second")}
+    weights |= {name: draw.normal(size=6).astype(np.float32) for name in ("early", "later")}
+    weights |= {"nought": np.array([0, 1])}
+    model = write_network(tmp_path / "model.onnx", CACHED, weights)
+    run = open_session(load_model(model).graph())
+    names = [f"past_{layer}_{half}" for layer in (0, 1) for half in ("key", "value")]
+    samples = [
+        {"x": draw.normal(size=(1, 4)).astype(np.float32)}
+        | {name: draw.normal(size=(1, 1, 6, 4)).astype(np.float32) for name in names}
+        for _ in range(6)
+    ]
+    for folder in ("inputs", "recorded"):
+        (tmp_path / folder).mkdir()
+    for number, arrays in enumerate(samples):
+        np.savez(tmp_path / "inputs" / f"{number}.npz", **arrays)
+        given = {name: np.ascontiguousarray(change(one)) if whose in name else one for name, one in arrays.items()}
+        np.savez(tmp_path / "recorded" / f"{number}.npz", **run(given))
+    line = ["diagnose", str(model), "--inputs", str(tmp_path / "inputs"), "--quiet", "--study", str(tmp_path / "study")]
+    assert exit_status(*line, "--candidate", f"saved?path={tmp_path / 'recorded'}") == 1
+    first = findings((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))[0]
+    assert (first["code"], first["role"]) == (code, "cause")
+    assert words in first["claim"]
+    assert all(name in first["claim"] for name in names if whose in name) or "and 1 more" in first["claim"]
+
+
 def test_what_stands_before_sequences_that_end_early_is_found(tmp_path: Path) -> None:
     network = """<ir_version: 8, opset_import: ["" : 17]> g (float[9,1,5] x) => (float[9,2,1,6] y) {
         a = Mul(x, rates)

@@ -257,7 +257,11 @@ def _input_behind(known: Examination, member: EquivalentEdit) -> str:
 
 def _describe_place(known: Examination, member: EquivalentEdit) -> str:
     if entered := _input_behind(known, member):
-        return f"what is read of input {entered!r}"
+        if not member.also:
+            return f"what is read of input {entered!r}"
+        names = [entered, *(one.output.removesuffix(READ) for one in member.also)]
+        told, more = ", ".join(map(repr, names[:_SHOWN])), len(names) - _SHOWN
+        return f"what is read of inputs {told} and {more} more" if more > 0 else f"what is read of inputs {told}"
     site = known.places.get(member.output)
     inside = f"inside {member.inside}: " if member.inside else ""
     return inside + ((site.node if site is not None else "") or member.output)
@@ -270,7 +274,7 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
     also += "." if others and len(others) <= _SHOWN else "; ..." if others else ""
     places = len({one.output for one in told.members})
     entered = _input_behind(known, first)
-    mapped = _map_of_input(known, entered, first) if first.output.endswith(READ) else {}
+    mapped = _map_of_input(known, entered, first) if first.output.endswith(READ) and not first.also else {}
     return replace(
         seen,
         role="cause" if told.exact else "contributing",

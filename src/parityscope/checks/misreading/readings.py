@@ -164,8 +164,7 @@ def _read_with_pitch(array: np.ndarray) -> Iterator[Reading]:
 def _read_moved(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
     """Values in other places of a sequence, or times a factor."""
     del previous
-    axes = [axis for axis in range(array.ndim) if array.shape[axis] > 1] if array.ndim <= _SEQUENCES else []
-    for axis in reversed(axes):
+    for axis in (axis for axis in reversed(range(array.ndim)) if array.shape[axis] > 1):
         for by, place in ((1, 0), (-1, -1)):
             rolled = np.roll(array, by, axis)
             cut = rolled.copy()
@@ -176,7 +175,8 @@ def _read_moved(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Read
             else:
                 yield f"came one place too early along axis {axis}, the first one last", rolled
                 yield f"came one place too early along axis {axis}, zero last", cut
-        yield f"came backwards along axis {axis}", np.ascontiguousarray(np.flip(array, axis))
+        if array.ndim <= _SEQUENCES:  # images that are mirrored are prepared so
+            yield f"came backwards along axis {axis}", np.ascontiguousarray(np.flip(array, axis))
     if array.dtype.kind == "f":
         for factor in _FACTORS:
             yield f"came times {factor:.6g}", (array * array.dtype.type(factor)).astype(array.dtype)

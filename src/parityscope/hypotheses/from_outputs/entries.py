@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.hypotheses.from_elsewhere import edit_of_move
 from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.families import families_of, filters_of
-from parityscope.hypotheses.from_outputs.guess import Guess, guesses_unpredicted
+from parityscope.hypotheses.from_outputs.guess import RULE_BITS, Guess, guesses_unpredicted
 from parityscope.hypotheses.from_outputs.read_numbers import edits_of_numbers
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_outputs.rules import EVERYWHERE
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE
 from parityscope.hypotheses.moves import FILLED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.families import EditFamily
     from parityscope.hypotheses.from_outputs.searching import OutputsSearch
     from parityscope.hypotheses.from_outputs.sites import EditSite
@@ -26,6 +32,9 @@ _MOVING = "values"  # the kind of edits that such are among
 _KEPT = ("before",)  # the kind of edits that take another sample's values
 _ROLLED = re.compile(r"rolled by (-?\d+) along axis (\d+)$")
 _MOST_OF_IT = 0.6  # of the error: from there a number is fitted at once; chosen
+_ALONE = 0.8  # of what is left: for edits of one input, before what explains most is done to all that are alike; chosen
+_NUMBER, _HALVES = re.compile(r"\d+"), re.compile(r"(?<![a-z])(?:keys?|values?|k|v)(?![a-z])", re.IGNORECASE)
+_AT_ALL = 16  # edits that are made at all inputs that are alike, of each of two orders; chosen
 
 
 def try_entries(found: OutputsSearch) -> None:
@@ -38,6 +47,8 @@ def try_entries(found: OutputsSearch) -> None:
     trials.until = found.reference.meter.share_of(until, _MOVED)
     trials.run_moves([one for one in guesses if one.kind == _MOVING])
     trials.until = until
+    groups = _groups_alike(entries)
+    _try_all_alike(trials, groups, guesses)
     for site in entries:
         _try_edges(trials, site)
     # Of many inputs that which is wrong is fitted first: one usual amount tells which that is, then one of each of its families.
@@ -47,7 +58,68 @@ def try_entries(found: OutputsSearch) -> None:
         begun |= {id(one): _worth_of_start(trials, site, one) for one in every[2:]}
         for family in sorted(every, key=lambda one: -begun[id(one)]):
             try_family(trials, site, family, begun[id(family)])
+    trials.until = found.reference.meter.share_of(until, _ALONE if groups else 1.0)
     trials.run_plain(guesses)
+    trials.until = until
+    _try_all_alike(trials, groups, guesses)
+
+
+def _try_all_alike(trials: Trials, groups: Sequence[Sequence[EditSite]], guesses: Sequence[Guess]) -> None:
+    """The same done to all inputs that are alike, as the caches of all layers are.
+
+    By turns what explains most at single ones, summed, and what is said in the shortest words: of a large change a part misleads.
+    """
+    known = {(one.guess.site.output, one.edit.words) for one in trials.tried if one.guess.others}
+    orders: list[list[Guess]] = []
+    for members in groups:
+        names = {one.output for one in members}
+        edits: dict[str, dict[str, tuple[str, StretchEdit]]] = {}
+        for one in guesses:
+            if one.site.output in names:
+                edits.setdefault(one.made().words, {})[one.site.output] = one.kind, one.made()
+        worth: dict[str, float] = {}
+        for tried in trials.tried:
+            words = tried.edit.words
+            if tried.guess.site.output in names and not tried.guess.others and len(edits.get(words, ())) == len(names):
+                worth[words] = worth.get(words, 0.0) + tried.explained
+        every = {words: _join_inputs(members, words, edits[words]) for words in worth}
+        orders += [
+            [every[words] for words in order[:_AT_ALL] if (members[0].output, every[words].made().words) not in known]
+            for order in (sorted(worth, key=lambda words: -worth[words]), sorted(worth, key=len))
+        ]
+    for guess in itertools.chain.from_iterable(itertools.zip_longest(*orders)):
+        if trials.explains or trials.is_spent:
+            return
+        if guess is not None:
+            trials.attempt(guess)
+
+
+def _groups_alike(entries: Sequence[EditSite]) -> list[list[EditSite]]:
+    """Inputs whose names differ in numbers, in these and in which half of a pair they are, or not in their shapes."""
+    keys: tuple[Callable[[EditSite], object], ...] = (
+        lambda site: _NUMBER.sub("#", site.output),
+        lambda site: _HALVES.sub("#", _NUMBER.sub("#", site.output)),
+        lambda site: site.result.shape,
+    )
+    groups: dict[tuple[str, ...], list[EditSite]] = {}
+    for key in keys:
+        by_key: dict[object, list[EditSite]] = {}
+        for site in sorted(entries, key=lambda one: one.reference.program.inputs.index(one.output.removesuffix(READ))):
+            by_key.setdefault((key(site), site.result.ndim, site.result.dtype), []).append(site)
+        for members in by_key.values():
+            if len(members) > 1:
+                groups.setdefault(tuple(one.output for one in members), members)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
+def _join_inputs(members: Sequence[EditSite], words: str, edits: dict[str, tuple[str, StretchEdit]]) -> Guess:
+    kind, edit = edits[members[0].output]
+    return Guess(
+        site=members[0],
+        kind=f"{kind}{EVERYWHERE}",
+        edit=replace(edit, words=f"at each of {len(members)} inputs: {words}", bits=edit.bits + RULE_BITS),
+        others=tuple((site, edits[site.output][1]) for site in members[1:]),
+    )
 
 
 def _try_edges(trials: Trials, site: EditSite) -> None:
