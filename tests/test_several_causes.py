@@ -159,6 +159,48 @@ def test_what_nodes_do_on_other_tensors_is_put_right_and_the_other_cause_is_foun
     assert len(document["sequence"]["steps"]) == 2
 
 
+# Errors are so large at `y` that any of them has the size of a coarser arithmetic's rounding there.
+AMPLIFIED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,8,16] x, float[1,8,16] before) => ({given}) {{
+  a = MatMul(x, w0)
+  r = Mul(a, c)
+  {read}
+  u = Add(s, x)
+  m = MatMul(u, w1)
+  y = Sin(m)
+}}"""
+
+
+def test_no_arithmetic_that_the_products_do_not_show_takes_the_place_of_a_layer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    draw = np.random.default_rng(5)
+    constants = {name: draw.normal(size=(16, 16)).astype(np.float32) / np.float32(4) for name in ("w0", "w1")}
+    constants["w1"] *= np.float32(6000)
+    constants["c"] = draw.normal(size=16).astype(np.float32)
+    right = AMPLIFIED.format(read="s = Tanh(r)", given="float[1,8,16] y")
+    model = write_network(tmp_path / "m.onnx", right, constants)
+    seen = ["a", "r", "s", "u", "m", "y"]
+    # `s` is made of what nobody else knows: no change of one layer in few words explains it.
+    read = "n = Mul(before, tenth)\n  b = Add(r, n)\n  s = Tanh(b)"
+    wrong = AMPLIFIED.format(read=read, given=", ".join(f"float[1,8,16] {name}" for name in seen))
+    deployed = write_network(
+        tmp_path / "d.onnx", wrong, {**constants, "c": np.roll(constants["c"], 1), "tenth": np.array(0.1, np.float32)}
+    )
+    for number in range(4):
+        x = {name: draw.normal(size=(1, 8, 16)).astype(np.float32) for name in ("x", "before")}
+        write_npz(tmp_path / "y" / f"{number}.npz", open_path(deployed, outputs=seen)(x))
+        x["before"] = draw.normal(size=(1, 8, 16)).astype(np.float32)
+        write_npz(tmp_path / "x" / f"{number}.npz", x)
+    line = [str(model), "--inputs", str(tmp_path / "x"), "--candidate", f"saved?path={tmp_path / 'y'}"]
+    assert exit_status("diagnose", *line, "--study", str(tmp_path / "study"), "--quiet", "--format", "json") == 1
+    document = json.loads(capfd.readouterr().out)
+    assert {one["code"] for one in document["findings"] if one["role"] == "cause"} == {"FUS002"}
+    assert document["sequence"]["verdict"] == "beyond"
+    told = [one for one in document["refuted"] if one["experiment"]["check"] == "ACC001"]
+    assert any("none of 2 products that were seen inside rounds as" in one["because"] for one in told)
+
+
 # The body of the loop reads `h` of the graph around it; `r` is what a layer behind the loop is computed from.
 BESIDE_A_LOOP = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[1,8,16] x) => ({given}) {{

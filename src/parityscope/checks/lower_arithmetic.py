@@ -33,6 +33,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.sites import PRODUCTS as SUMMED
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
 from parityscope.checks._common import format_percent, is_mostly_variation, leading_suspects
 from parityscope.checks._examples import PRODUCTS, product_arrays
@@ -62,6 +64,7 @@ _SURE_BITS = 20.0
 _REPRODUCED = 0.99  # of the squared error: what the simulated one explains leaves nothing, as in checks/_reproducing.py
 _PART = 0.7  # of the squared error, at least, that a set of products explains where it is the cause; chosen
 _NAMED = 3  # products, in a sentence; chosen
+_FINER = 0.01  # of a format's rounding: a product that errs by less is not computed in it, by 100 times more has another fault
 # A suspect that alone holds half of the output error is a place; rounding has none.
 _ONE_PLACE = 0.5
 
@@ -95,6 +98,8 @@ def _claim_coarser_format(known: Examination) -> Iterator[Claim]:
         test=lambda: (
             _show_variation(known, worst)
             if is_mostly_variation(known)
+            else _show_finer(worst, named, finer)
+            if (finer := _count_finer_products(known, named, worst))
             else _show_finding(known, worst, named, Shown(because=because))
         ),
     )
@@ -168,6 +173,24 @@ def _show_variation(known: Examination, worst: Pair) -> Shown:
         f"measured {format_number(measured)}, most of which changes from run to run: two runs of the candidate differ by "
         f"{format_number(known.compared.spread)}"
     )
+    return Shown(because=because, outcome="refutes", before=measured, after=measured)
+
+
+def _count_finer_products(known: Examination, named: str, worst: Pair) -> int:
+    """How many products were seen inside, where none rounds as a format does; 0 where one may, or looking changed them."""
+    if known.localization is None or named not in _SUSPECTED or 2 * known.disturbance >= _measured_error(worst):
+        return 0
+    unit = FORMATS[named].unit_roundoff
+    sizes = [one.introduced for one in known.localization.suspects if one.site.op_type in SUMMED]
+    finer = sum(size < _FINER * unit for size in sizes)
+    rounded = sum(_FINER * unit <= size <= unit / _FINER for size in sizes)
+    return finer if finer > 1 and not rounded else 0
+
+
+def _show_finer(worst: Pair, named: str, products: int) -> Shown:
+    """Rounding is in every product."""
+    measured = _measured_error(worst)
+    because = f"none of {products} products that were seen inside rounds as {named} does"
     return Shown(because=because, outcome="refutes", before=measured, after=measured)
 
 
