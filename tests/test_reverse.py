@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -225,6 +226,76 @@ def test_adjoint_dot_product(case: Case, seed: int) -> None:
     backwards = sum(float(np.vdot(d[f"x{number}"].astype(np.float64), array)) for number, array in adjoints.items())
     size = sum(np.linalg.norm(u[name]) * np.linalg.norm(slope[name]) for name in outputs)
     assert abs(forwards - backwards) <= _CLOSE * size + 1e-5
+
+
+# Steps of integers, which stand for products of floats: x is (2, 3, 8, 8) or (8, 24), read as that.
+QUANTIZED = {
+    "MatMulInteger": """q, s, z = DynamicQuantizeLinear(a0)
+        p = MatMulInteger(q, w, z, wz)
+        c = Cast<to = 1>(p)
+        f = Mul(s, ws)
+        y = Mul(c, f)""",
+    "QLinearMatMul": """q = QuantizeLinear(a0, xs, xz)
+        p = QLinearMatMul(q, xs, xz, w, ws, wz, ys, xz)
+        y = DequantizeLinear(p, ys, xz)""",
+    "MatMul between quantizers": """q = QuantizeLinear(a0, xs, xz)
+        t = Transpose<perm = [1, 0]>(q)
+        d = DequantizeLinear(t, xs, xz)
+        v = DequantizeLinear(w, ws, wz)
+        u = Transpose<perm = [1, 0]>(d)
+        y = MatMul(u, v)""",
+    "ConvInteger": """q, s, z = DynamicQuantizeLinear(a0)
+        p = ConvInteger<pads = [1, 0, 1, 0]>(q, k, z)
+        c = Cast<to = 1>(p)
+        f = Mul(s, ws)
+        y = Mul(c, f)""",
+    "QLinearConv": """q = QuantizeLinear(a0, xs, xz)
+        p = QLinearConv<strides = [2, 1]>(q, xs, xz, k, ks, kz, ys, xz)
+        y = DequantizeLinear(p, ys, xz)""",
+    "DynamicQuantizeLSTM": """y = com.microsoft.DynamicQuantizeLSTM<hidden_size = 5>(
+            a0, lw, lr, lb, , , , , ls, lz, ls, lz)""",
+}
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
+def test_what_stands_for_floats_has_their_slope(kind: str) -> None:
+    """Over a step of many stairs."""
+    draw = np.random.default_rng(4)
+    shape = (2, 3, 8, 8) if "Conv" in kind else (6, 2, 24) if "LSTM" in kind else (8, 24)
+    constants = {
+        "w": draw.integers(-90, 90, (24, 6), np.int8),
+        "k": draw.integers(-90, 90, (4, 3, 3, 3), np.int8),
+        "lw": draw.integers(-90, 90, (1, 24, 20), np.int8),
+        "lr": draw.integers(-90, 90, (1, 5, 20), np.int8),
+        "lb": draw.normal(size=(1, 40)).astype(np.float32),
+        "ls": np.array([0.005], np.float32),
+        "lz": np.array([0], np.int8),
+        "ws": np.array(0.02, np.float32),
+        "wz": np.array(3, np.int8),
+        "ks": np.array([0.02, 0.01, 0.03, 0.02], np.float32),
+        "kz": np.zeros(4, np.int8),
+        "xs": np.array(0.03, np.float32),
+        "xz": np.array(120, np.uint8),
+        "ys": np.array(0.25, np.float32),
+    }
+    used = {name: array for name, array in constants.items() if re.search(rf"\b{name}\b", QUANTIZED[kind])}
+    inside = f"(float[{','.join(map(str, shape))}] x0) => (float[] y) {{\n a0 = Identity(x0)\n {QUANTIZED[kind]} }}"
+    opsets = '"" : 17, "com.microsoft" : 1'
+    proto = onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{opsets}]> g {inside}")
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in used.items())
+    model = ir.from_proto(proto)
+    x = draw.uniform(-2.5, 2.5, shape).astype(np.float32)
+    d = draw.uniform(-1, 1, shape).astype(np.float32)
+    forward = open_session(model, optimization="disabled")
+    step = 0.3
+    y, up, down = (forward({"x0": x + np.float32(by) * d})["y"] for by in (0.0, step, -step))
+    u = draw.uniform(-1, 1, y.shape).astype(np.float32)
+    adjoints = adjoints_of(compile_program(model), {"x0": x}, {"y": u})
+    assert adjoints is not None
+    slope = (up.astype(np.float64) - down) / (2 * step)
+    forwards, backwards = float(np.vdot(u, slope)), float(np.vdot(d.astype(np.float64), adjoints[0]))
+    assert abs(forwards - backwards) <= 0.03 * np.linalg.norm(u) * np.linalg.norm(slope)
 
 
 def adjoints_of(

@@ -23,6 +23,7 @@ import onnx_ir as ir
 from parityscope.errors import ParityError
 from parityscope.evaluation.kernels import declare_input, open_message, tensor_message
 from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.straight import adjoints_of_quantizers, step_of_floats
 from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import of_kind, operators_that_move, with_trait
 
@@ -156,10 +157,31 @@ class Sweep:
     ) -> dict[str, np.ndarray] | None:
         """The adjoints of what a step computed with; None where they cannot be had."""
         inputs = [values(name) if name else None for name in step.inputs]
+        first = adjoints_of_quantizers(step, inputs, own.get(step.outputs[0]), values, self.program.steps_of)
+        if first is not None:
+            return {step.inputs[0]: first} if step.inputs[0] in self.program.steps_of else {}
+        floats = step_of_floats(step, inputs)
+        if floats is not None:
+            given = {site: own[site] / floats.result for site in step.outputs if site in own}
+            found = self._adjoints_of_floats(floats.step, floats.inputs, given, lambda name: _as_floats(values(name)))
+            return found and {name: adjoint * floats.scale for name, adjoint in found.items()}
+        return self._adjoints_of_floats(step, inputs, own, values)
+
+    def _adjoints_of_floats(
+        self,
+        step: ProgramStep,
+        inputs: list[np.ndarray | None],
+        own: Mapping[str, np.ndarray],
+        values: Callable[[str], np.ndarray | None],
+    ) -> dict[str, np.ndarray] | None:
+        # Integers that stand for numbers are moved as these are.
+        kinds = {np.dtype(np.float32)} | {
+            array.dtype for site in own if step.op_type in _MOVES and (array := values(site)) is not None
+        }
         wanted = [
             index
             for index, (name, value) in enumerate(zip(step.inputs, inputs, strict=True))
-            if name in self.program.steps_of and value is not None and value.dtype == np.float32
+            if name in self.program.steps_of and value is not None and value.dtype in kinds
         ]
         if not wanted:
             return {}
@@ -219,6 +241,10 @@ class Sweep:
         except Exception as error:  # noqa: BLE001 - whatever a library of rules finds no rule for
             self.refused.setdefault(step.op_type, _shorten_error(error))
             return None
+
+
+def _as_floats(value: np.ndarray | None) -> np.ndarray | None:
+    return None if value is None else value.astype(np.float32, copy=False)
 
 
 class _Derivative:
