@@ -1089,6 +1089,15 @@ GIVEN: dict[str, tuple[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarr
         lambda arrays: {"length": np.array([len(arrays["x"]) - 1])},
         "the extent of axis 0 of 'x' plus -1",
     ),
+    "a table whose columns have another order, where nothing has a slope": (
+        """(float[n,20] x) => (float[n,2] y) {
+            above = Greater(x, edges)
+            counted = Cast<to = 1>(above)
+            y = MatMul(counted, votes)
+        }""",
+        lambda arrays: {"x": arrays["x"][:, [*range(13), 17, 14, 15, 16, 13, 18, 19]]},
+        "the result indices 13 and 17 of axis 1 exchanged",
+    ),
     "a vector that was not made of length one, in a quantized network": (
         """(float[n,4] x) => (float[n,5] y) {
             t = Tanh(x)
@@ -1112,6 +1121,8 @@ def test_what_is_given_in_another_unit_or_with_its_padding_is_named(tmp_path: Pa
     weights = {
         "rates": np.array([[1, 0.1, 0.01, 0.001]], np.float32),
         "mixed": draw.normal(size=(8, 5)).astype(np.float32),
+        "edges": draw.normal(size=20).astype(np.float32),
+        "votes": draw.normal(size=(20, 2)).astype(np.float32),
         "nought": np.array(0),
         "single": np.array(1),
         "one": np.array([1]),
@@ -1122,7 +1133,7 @@ def test_what_is_given_in_another_unit_or_with_its_padding_is_named(tmp_path: Pa
     samples = []
     for rows in (9, 12, 7, 10):
         own = {"time": draw.uniform(0, 900, 1).astype(np.float32), "length": np.array([rows - draw.integers(2, 5)])}
-        x = draw.normal(size=(rows, 4)).astype(np.float32)
+        x = draw.normal(size=(rows, 20 if "votes" in body else 4)).astype(np.float32)
         samples.append({name: array for name, array in {**own, "x": x}.items() if f" {name}" in body})
     answers = [run({**arrays, **given_otherwise(arrays)}) for arrays in samples]
     found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}, scale=0.1))

@@ -32,7 +32,7 @@ _TYPES = (
     "float64",
     *(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")),
 )
-_FEW = 12  # indices of an axis that are exchanged two by two
+FEW = 12  # indices of an axis that are exchanged two by two
 _TF32_HALF, _TF32_KEPT, _BF16_KEPT = np.uint32(0x1000), np.uint32(0xFFFFE000), np.uint32(0xFFFF0000)
 
 
@@ -224,9 +224,8 @@ def _changes_along_axis(array: np.ndarray, axis: int, length: int) -> Iterator[t
                 f"every index of axis {axis} taken as the {word}",
                 lambda a, of=of: np.broadcast_to(of(a, axis, keepdims=True), a.shape).astype(a.dtype),
             )
-    for one, other in itertools.combinations(range(length if length <= _FEW else 0), 2):
-        swapped = [other if i == one else one if i == other else i for i in range(length)]
-        yield f"indices {one} and {other} of axis {axis} exchanged", lambda a, o=swapped: np.take(a, o, axis)
+    if length <= FEW:
+        yield from exchanges_along_axis(axis, length)
     for size in (1, 2, 4):
         if length % (2 * size) == 0 and length > 2 * size:
             yield (
@@ -247,6 +246,13 @@ def _changes_along_axis(array: np.ndarray, axis: int, length: int) -> Iterator[t
                 f"axis {axis} interleaved ({rows} x {columns} read as {columns} x {rows})",
                 lambda a, x=rows, y=columns: _interleave_blocks(a, axis, x, y),
             )
+
+
+def exchanges_along_axis(axis: int, length: int) -> Iterator[tuple[str, Change]]:
+    """Each two indices of an axis exchanged."""
+    for one, other in itertools.combinations(range(length), 2):
+        swapped = [other if i == one else one if i == other else i for i in range(length)]
+        yield f"indices {one} and {other} of axis {axis} exchanged", lambda a, o=swapped: np.take(a, o, axis)
 
 
 def blocks_of(length: int) -> list[int]:

@@ -8,6 +8,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from parityscope.hypotheses.changes import FEW, exchanges_along_axis
+from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_elsewhere import edit_of_move
 from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.families import families_of, filters_of
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _MOVED = 0.5  # of what is left for what enters the network: for what moves values; chosen
 _MOVING = "values"  # the kind of edits that such are among
 _KEPT = ("before",)  # the kind of edits that take another sample's values
+_TABLE, _COLUMNS, _OF_COLUMNS = 2, 64, 5.0  # its rank; columns at most, and bits beside which two; chosen
 _ROLLED = re.compile(r"rolled by (-?\d+) along axis (\d+)$")
 _MOST_OF_IT = 0.6  # of the error: from there a number is fitted at once; chosen
 _ALONE = 0.8  # of what is left: for edits of one input, before what explains most is done to all that are alike; chosen
@@ -51,6 +54,7 @@ def try_entries(found: OutputsSearch) -> None:
     _try_all_alike(trials, groups, guesses)
     for site in entries:
         _try_edges(trials, site)
+        _try_columns(trials, site)
     # Of many inputs that which is wrong is fitted first: one usual amount tells which that is, then one of each of its families.
     own = [(site, [*families_of(site), *filters_of(site)]) for site in entries]
     begun = {id(one): _worth_of_start(trials, site, one) for site, every in own for one in every[:2]}
@@ -139,6 +143,17 @@ def _try_edges(trials: Trials, site: EditSite) -> None:
     best, ahead = attempt(by), 1 if by > 0 else -1
     while abs(by + ahead) < site.result.shape[axis] and (more := attempt(by + ahead)) > best:
         best, by = more, by + ahead
+
+
+def _try_columns(trials: Trials, site: EditSite) -> None:
+    """Each two columns of a table exchanged, where these are more than are exchanged anywhere: their order is a caller's."""
+    shape = site.result.shape
+    if len(shape) != _TABLE or not FEW < shape[1] <= _COLUMNS or trials.explains:
+        return
+    every = list(exchanges_along_axis(1, shape[1]))
+    bits = _OF_COLUMNS + math.log2(len(every))
+    edits = [StretchEdit(words=f"the result {words}", bits=bits, at=0, after=change) for words, change in every]
+    trials.run_plain([Guess(site=site, kind=_MOVING, edit=edit) for edit in edits])
 
 
 def _worth_of_start(trials: Trials, site: EditSite, family: EditFamily) -> float:
