@@ -54,7 +54,6 @@ def try_entries(found: OutputsSearch) -> None:
     _try_all_alike(trials, groups, guesses)
     for site in entries:
         _try_edges(trials, site)
-        _try_columns(trials, site)
     # Of many inputs that which is wrong is fitted first: one usual amount tells which that is, then one of each of its families.
     own = [(site, [*families_of(site), *filters_of(site)]) for site in entries]
     begun = {id(one): _worth_of_start(trials, site, one) for site, every in own for one in every[:2]}
@@ -62,6 +61,8 @@ def try_entries(found: OutputsSearch) -> None:
         begun |= {id(one): _worth_of_start(trials, site, one) for one in every[2:]}
         for family in sorted(every, key=lambda one: -begun[id(one)]):
             try_family(trials, site, family, begun[id(family)])
+    for site in entries:
+        _try_columns(trials, site)
     trials.until = found.reference.meter.share_of(until, _ALONE if groups else 1.0)
     trials.run_plain(guesses)
     trials.until = until
