@@ -40,6 +40,11 @@ class Parts:
         sums = tuple(errors * e + references * r for e, r in zip(self.errors, self.references, strict=True))
         return Parts(shape=self.shape, errors=sums, references=self.references)
 
+    def levelled(self) -> Parts:
+        """With the largest error of an axis in each of its parts."""
+        sums = tuple(np.full_like(errors, errors.max(initial=0.0)) for errors in self.errors)
+        return Parts(shape=self.shape, errors=sums, references=self.references)
+
     def plus(self, other: Parts) -> Parts:
         """Errors of both; references of this one."""
         sums = tuple(mine + its for mine, its in zip(self.errors, other.errors, strict=True))

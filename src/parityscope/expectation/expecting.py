@@ -8,7 +8,9 @@ FP32 evaluations of a network are apart. Of each tensor, as relative L2 distance
 * propagated: the errors that products and reductions are expected to make (`error_model`, the second
   moments of N. J. Higham and T. Mary's probabilistic analysis, SIAM J. Sci. Comput. 41, 2019), put on the tensors of one
   world `_GAIN` times as large as they are and carried on by the network itself (`disturbing`). Two
-  evaluations make independent errors: hence the 2.
+  evaluations make independent errors: hence the 2. Behind quantizers and other steps an error is that of the elements that
+  cross an edge, as many more as it is larger, so that its square grows with the gain and not with its square: there a second
+  world tells from which power on.
 * rounding: 0.4247 · 2^-24, of whatever computes the tensor last.
 * variation: the measured distance of an equivalent evaluation from the reference: nodes one by one, and the sums
   of all products with constant weights in a random order. It holds what the model leaves out (fusion, folded constants,
@@ -48,6 +50,7 @@ from parityscope.expectation.grades import BOTH_ROUND, FLOAT32_ROUNDING, FORMATS
 from parityscope.expectation.metering import PLAIN, REORDERED, Meter, SamplePlace
 from parityscope.expectation.records import FAR, Expectation, Reference
 from parityscope.light_dataclasses import dataclass, field, replace
+from parityscope.operators import with_trait
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
@@ -62,14 +65,16 @@ if TYPE_CHECKING:
 
 # Of the disturbance. Large beside the rounding errors of the disturbed pass itself, which are of size 1, and small enough
 # for linearity: an error of 4e-7 becomes 1e-4, less than TF32 makes. Chosen, a power of two.
-_GAIN = 256.0
+_GAIN, _LESS_GAIN = 256.0, 16.0
+_STEPS = with_trait("steps")
+_STEPPED = 2.0  # times as large as where all is linear: then elements cross edges; chosen
 _SEED = 20240229  # of the order of the sums; any would do, a fixed one can be repeated
 # A choice between nearly equal values falls one way or the other with the rounding: that all of so many orders of the sums
 # agree, and the optimized run alone does not, happens by chance in one of eight of those rare cases. Chosen.
 _ORDERS = 3
 # Of the samples, so many are enough for the floor: relative to the tensor it hardly depends on the data. Chosen.
 _FLOOR_SAMPLES = 2
-_DISTURBED = "disturbed"
+_DISTURBED, _LESS_DISTURBED = "disturbed", "less disturbed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -124,10 +129,20 @@ class _OpenQuestion:
     sessions: Sessions
     progress: Progress
 
-    def disturbed(self, *, least: bool = False) -> World:
+    def disturbed(self, *, least: bool = False, name: str = _DISTURBED, gain: float = _GAIN) -> World:
         """The world that carries the errors of products and reductions on."""
-        world = World(name=_DISTURBED, program=self.plain.program)
-        return disturbed_world(world, self.wide, _GAIN, self.sessions, least=least)
+        world = World(name=name, program=self.plain.program)
+        return disturbed_world(world, self.wide, gain, self.sessions, least=least)
+
+    def noise(self) -> list[World]:
+        """The worlds that tell the floor."""
+        reordered = reordered_world(replace(self.plain, name=REORDERED), np.random.default_rng(_SEED))
+        has_steps = any(
+            step.op_type in _STEPS and step.inputs[0] in self.plain.program.steps_of
+            for step in self.plain.program.steps
+        )
+        less = [self.disturbed(name=_LESS_DISTURBED, gain=_LESS_GAIN)] if has_steps else []
+        return [reordered, self.disturbed(), *less]
 
     def measure(self, meter: Meter, worlds: Sequence[World], place: int, samples: Sequence[int]) -> None:
         """Runs these worlds on one of the samples."""
@@ -196,8 +211,7 @@ def _measure_samples(opened: _OpenQuestion, meter: Meter, floor_on: Sequence[int
     """Runs all worlds on each sample, until that is settled; the samples that tell the floor then."""
     question, noise = opened.question, []
     if floor_on:
-        reordered = replace(opened.plain, name=REORDERED)
-        noise = [reordered_world(reordered, np.random.default_rng(_SEED)), opened.disturbed()]
+        noise = opened.noise()
     for place, index in enumerate(question.samples):
         worlds = [opened.plain, *opened.predicting, *(noise if index in floor_on else [])]
         if len(worlds) > 1:
@@ -246,7 +260,9 @@ def run_reference(model: Model, inputs: Inputs, samples: Sequence[int]) -> dict[
 
 def _errors_so_far(meter: Meter, tensors: Sequence[str]) -> dict[str, dict[str, float]]:
     """The floor and the errors of all formats that a meter was shown."""
-    worlds = {name: found for name, found in meter.totals.items() if name not in {REORDERED, _DISTURBED}}
+    worlds = {
+        name: found for name, found in meter.totals.items() if name not in {REORDERED, _DISTURBED, _LESS_DISTURBED}
+    }
     errors = {name: _foreseen_errors(name, found)[0] for name, found in worlds.items()}
     return {"f32": _floors_of_tensors(meter, tensors), **errors}
 
@@ -318,7 +334,7 @@ def _floors_of_tensors(meter: Meter, tensors: Sequence[str]) -> dict[str, float]
         )
         if math.isfinite(variation) or math.isfinite(propagated):
             propagated, variation = (size if math.isfinite(size) else 0.0 for size in (propagated, variation))
-            own = 2.0 * (propagated / _GAIN) ** 2 + BOTH_ROUND
+            own = 2.0 * (propagated * _own_part(meter, name)) ** 2 + BOTH_ROUND
             errors[name] = max(FLOAT32_ROUNDING, math.sqrt(own + variation**2))
     return errors
 
@@ -329,8 +345,22 @@ def _floor_parts(meter: Meter) -> dict[tuple[int, str], Parts]:
     found = {}
     for place, part in (varied or carried).items():
         floor = part.scaled(0.0, BOTH_ROUND).plus(part.scaled(1.0 if varied else 0.0, 0.0))
-        found[place] = floor.plus(carried[place].scaled(2.0 / _GAIN**2, 0.0)) if place in carried else floor
+        own = _own_part(meter, place[1])
+        if place in carried and own > _STEPPED / _GAIN:
+            # One element that crosses an edge may lie in any part, and is of its whole size there.
+            found[place] = floor.plus(carried[place].levelled())
+        else:
+            found[place] = floor.plus(carried[place].scaled(2.0 * own**2, 0.0)) if place in carried else floor
     return found
+
+
+def _own_part(meter: Meter, name: str) -> float:
+    """What an error is of that which it becomes `_GAIN` times as large: by the power with which it grows, 1/2 behind steps."""
+    much, less = (_total_or_nan(meter.totals.get(world, {}).get(name)) for world in (_DISTURBED, _LESS_DISTURBED))
+    if _LESS_DISTURBED not in meter.totals or not math.isfinite(much + less) or much <= 0:
+        return 1.0 / _GAIN
+    power = math.log(much / less) / math.log(_GAIN / _LESS_GAIN) if less > 0 else 0.0
+    return float(_GAIN ** -min(1.0, max(0.5, power)))
 
 
 def _total_or_nan(found: ReplayStatistics | None) -> float:
