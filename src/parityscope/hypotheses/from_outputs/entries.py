@@ -23,7 +23,6 @@ from parityscope.hypotheses.moves import FILLED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.families import EditFamily
     from parityscope.hypotheses.from_outputs.searching import OutputsSearch
     from parityscope.hypotheses.from_outputs.sites import EditSite
