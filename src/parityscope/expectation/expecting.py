@@ -74,7 +74,7 @@ _SEED = 20240229  # of the order of the sums; any would do, a fixed one can be r
 _ORDERS = 3
 # Of the samples, so many are enough for the floor: relative to the tensor it hardly depends on the data. Chosen.
 _FLOOR_SAMPLES = 2
-_DISTURBED, _LESS_DISTURBED = "disturbed", "less disturbed"
+_DISTURBED, _LESS_DISTURBED = "disturbed", "disturbed-less"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
