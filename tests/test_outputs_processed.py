@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command_line import exit_status
+from parityscope.backends.onnxruntime_sessions import open_session
+from parityscope.case import load_model
+from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Example
 from parityscope.checks.misreading.permuted import find_permutation
 from parityscope.checks.misreading.processing import explain_processing
 from parityscope.testing.check_contract import findings_of
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 LIMIT = 1e-6
@@ -103,3 +110,74 @@ def test_a_factor_that_the_inputs_may_have_had_is_a_possibility(last: str, role:
     )
     found = [one for one in findings_of(example, tmp_path / "case") if one["code"] == "BND005"]
     assert [one["role"] for one in found] == [role]
+
+
+THREE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,n,8] x) => (float[1,n,4] p, float[1,n,5] q, float[1,n,6] r) {
+  h = Tanh(x)
+  p = MatMul(h, wp)
+  q = MatMul(h, wq)
+  r = MatMul(h, wr)
+}"""
+THREE_WEIGHTS = {
+    name: np.random.default_rng(seed).normal(size=(8, size)).astype(np.float32)
+    for seed, (name, size) in enumerate((("wp", 4), ("wq", 5), ("wr", 6)))
+}
+
+
+def diagnosed(
+    folder: Path, change: Callable[[int, dict[str, np.ndarray]], dict[str, np.ndarray]]
+) -> list[dict[str, Any]]:
+    """The findings of a recording of what is made of the outputs of THREE, by the sample's number."""
+    model = write_network(folder / "model.onnx", THREE, THREE_WEIGHTS)
+    run = open_session(load_model(model).graph())
+    for number, rows in enumerate((21, 31, 17)):
+        x = np.random.default_rng(number).normal(size=(1, rows, 8)).astype(np.float32)
+        write_npz(folder / "inputs" / f"{number}.npz", {"x": x})
+        write_npz(folder / "recorded" / f"{number}.npz", change(number, run({"x": x})))
+    line = ["diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study")]
+    assert exit_status(*line, "--candidate", f"saved?path={folder / 'recorded'}") == 1
+    return list(json.loads((folder / "study" / "study.json").read_text(encoding="utf-8"))["findings"])
+
+
+def test_one_order_of_several_outputs_is_one_claim_that_names_all(tmp_path: Path) -> None:
+    places = (3, 6, 2)
+    found = diagnosed(
+        tmp_path, lambda number, right: {name: np.roll(one, places[number], 1) for name, one in right.items()}
+    )
+    told = [one for one in found if one["code"] == "BND004"]
+    assert [one["claim"].partition(";")[0] for one in told] == [
+        "Outputs p, q, r: each was rolled along axis 1, by 3, 6, 2 on the samples in turn"
+    ]
+    assert told[0]["share"] == pytest.approx(1.0)
+
+
+def test_an_order_of_one_output_says_little_where_others_are_wrong(tmp_path: Path) -> None:
+    def change(number: int, right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        draw = np.random.default_rng(number)
+        noise = {name: draw.normal(size=one.shape).astype(np.float32) for name, one in right.items()}
+        return {name: one + 2 * noise[name] for name, one in right.items()} | {
+            "p": draw.permutation(right["p"].reshape(-1)).reshape(right["p"].shape)
+        }
+
+    found = diagnosed(tmp_path, change)
+    assert found[0]["code"] != "BND004" or found[0]["role"] == "information"
+    told = next(one for one in found if one["code"] == "BND004")
+    assert told["claim"].startswith("Output p holds the right values in another order")
+    assert (told["role"], told["share"] < 0.5) == ("information", True)
+    assert "FUS014" in {one["code"] for one in found}
+
+
+def test_outputs_that_were_each_read_otherwise_are_causes_together(tmp_path: Path) -> None:
+    found = diagnosed(
+        tmp_path,
+        lambda _, right: {
+            "p": right["p"][..., ::-1],
+            "q": right["q"] * np.float32(100),
+            "r": np.roll(right["r"], 1, 2),
+        },
+    )
+    causes = [one for one in found if one["role"] == "cause"]
+    assert {one["code"] for one in causes} == {"BND004", "BND005"}
+    told = " ".join(one["claim"] for one in causes)
+    assert all(f"Output {name} " in told for name in "pqr")
+    assert "Output r is rolled by 1 along axis 2" in told

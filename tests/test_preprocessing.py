@@ -498,6 +498,26 @@ def test_ids_that_are_moved_but_for_the_padding(tmp_path: Path) -> None:
     assert describe_steps(found.best.steps) == "the deployment pads with id 1 in place of 29"
 
 
+def test_ids_that_are_given_as_floats_and_padded_on_the_left(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,N] ids) => (float[1,N,10] y) {
+      i = Cast<to = 7>(ids)
+      a = Gather(words, i)
+      axis = Constant<value_int = 1>()
+      b = CumSum(a, axis)
+      y = Tanh(b)
+    }"""
+    model = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(8)
+    model.graph.initializer.append(numpy_helper.from_array(rng.normal(size=(30, 10)).astype(np.float32), "words"))
+    run = run_of(model, tmp_path)
+    samples = [{"ids": np.pad(rng.integers(3, 25, (1, n)), ((0, 0), (0, 2))).astype(np.float32)} for n in (4, 7, 5)]
+    found = asked(run, samples, [{"ids": np.roll(one["ids"], 2, 1)} for one in samples])
+    assert found.best is not None
+    assert describe_steps(found.best.steps) == "the deployment pads on the left"
+    # Whole numbers of a table are no ids.
+    assert tokens_of({"x": rng.integers(1, 25, (3, 8)).astype(np.float32)}) is None
+
+
 def test_padding_to_a_length_that_is_attended_to(tmp_path: Path) -> None:
     text = """<ir_version: 8, opset_import: ["" : 17]>
     g (int64[1,N] input_ids, int64[1,N] attention_mask) => (float[1,10] y) {

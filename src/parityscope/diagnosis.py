@@ -128,19 +128,21 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
             if result.nearest is not None:
                 nearest.append(result.nearest)
             continue
-        supported += [_give_role(one, known) for one in (result.finding, *result.further)]
+        place = len(supported)
+        supported += [result.finding, *result.further]
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
         if result.finding.code == _SEEN_WITHOUT and result.finding.role == "cause":
             queue = _unlike_consequences(queue, skipped)
         if reason := _why_nothing_else(known, result.finding):
             queue = _cheap_experiments(queue, skipped, reason)
-        if result.finding.role == "cause" and _explained_share(result.finding) >= _ALL:
+        if result.finding.role == "cause" and _explained_share(_join_outputs(supported)[place]) >= _ALL:
             explained = proposal.experiment.check
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
             if known.only is None and not known.request.thorough:
                 queue = _remaining_rivals(known, result.finding, queue, skipped)
     known.progress("testing causes", total, total)
+    supported = [_give_role(one, known) for one in _join_outputs(supported)]
     gone = _list_consequences(supported)
     supported = [one for one in supported if one not in gone]
     refuted += [_refute_consequence(one.evidence[0]) for one in gone if one.evidence]
@@ -382,6 +384,19 @@ def _give_role(finding: Finding, known: Examination) -> Finding:
     if known.verdict == "within":
         role = "information"
     return replace(finding, role=role)
+
+
+def _join_outputs(findings: list[Finding]) -> list[Finding]:
+    """What became of single outputs on their way, as proved together where all of these are most of the error."""
+    joined = [one for one in findings if one.role == "cause" and "output" in one.details]
+    shares: dict[str, float] = {}
+    for one in joined:
+        output = str(one.details["output"])
+        shares[output] = max(shares.get(output, 0.0), one.share or 0.0)
+    together = min(1.0, sum(shares.values()))
+    if len(shares) < 2 or together < _CAUSE:
+        return findings
+    return [replace(one, details={**one.details, "together": together}) if one in joined else one for one in findings]
 
 
 def _without_repeats(findings: list[Finding]) -> list[Finding]:

@@ -6,7 +6,6 @@ tensor, as the model was.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,21 +82,35 @@ def correct_states(held: Mapping[int, Arrays]) -> Correction:
 
 def correct_old_output(output: str, start: int) -> Correction:
     """Elements of `output` from `start` on are taken from the reference: what was never written says nothing."""
+    return Correction(
+        words=f"is not held against elements of {output} from {start} on",
+        outputs=lambda reference, candidate: _take_old_elements(reference, candidate, output, start),
+    )
+
+
+def _take_old_elements(reference: Arrays, candidate: Arrays, output: str, start: int) -> Arrays:
+    """The candidate's outputs, elements of one from `start` on as the reference has them."""
+    mine, its = reference.get(output), candidate.get(output)
+    if mine is None or its is None or mine.shape != its.shape:
+        return candidate
+    right = its.reshape(-1).copy()
+    right[start:] = mine.reshape(-1)[start:].astype(right.dtype)
+    return {**candidate, output: right.reshape(its.shape)}
+
+
+def leave_outputs_out(outputs: Sequence[str]) -> Correction:
+    """What was done to `outputs` behind the model is known, and all that is wrong with them: they say nothing of the model."""
 
     def changed(reference: Arrays, candidate: Arrays) -> Arrays:
-        mine, its = reference.get(output), candidate.get(output)
-        if mine is None or its is None or mine.shape != its.shape:
-            return candidate
-        right = its.reshape(-1).copy()
-        right[start:] = mine.reshape(-1)[start:].astype(right.dtype)
-        return {**candidate, output: right.reshape(its.shape)}
+        for output in outputs:
+            candidate = _take_old_elements(reference, candidate, output, 0)
+        return candidate
 
-    return Correction(words=f"is not held against elements of {output} from {start} on", outputs=changed)
-
-
-def leave_output_out(output: str) -> Correction:
-    """What was done to `output` behind the model is known, and all that is wrong with it: it says nothing of the model."""
-    return replace(correct_old_output(output, 0), words=f"is not held against {output}, whose values are explained")
+    return Correction(
+        words=f"is not held against {', '.join(outputs)}, whose values are explained",
+        outputs=changed,
+        parts=len(outputs),
+    )
 
 
 def correct_constants(constants: Arrays, words: str) -> Correction:

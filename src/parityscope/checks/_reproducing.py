@@ -20,7 +20,7 @@ from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from parityscope.bench import Bench
     from parityscope.examination import Examination
@@ -170,6 +170,21 @@ def grain_of(array: np.ndarray) -> float:
         return FLOAT32_ROUNDING
     sizes = np.abs(array[np.isfinite(array) & (array != 0)].astype(np.float64))
     return FLOAT32_ROUNDING * float(sizes.min() / np.linalg.norm(sizes)) if sizes.size else FLOAT32_ROUNDING
+
+
+def part_of_error(known: Examination, bench: Bench, outputs: Collection[str]) -> float:
+    """The part that some outputs are of the squared error of all, each as large as it is itself at most.
+
+    What explains one output says nothing of the others, however far off it is.
+    """
+    found = {True: 0.0, False: 0.0}
+    for index in bench.samples:
+        candidate = bench.candidate(index)
+        for name, array in bench.reference(index).items():
+            error = distance_between(array, candidate[name]) if name in candidate else 0.0
+            if not error <= limit_of(known, name):
+                found[name in outputs] += 1.0 if math.isnan(error) else min(error, 1.0) ** 2
+    return found[True] / (sum(found.values()) or 1.0)
 
 
 def nonsense_fits(known: Examination, bench: Bench, index: int) -> bool:

@@ -32,20 +32,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Claim, Example, Prediction
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_percent
-from parityscope.checks._correcting import leave_output_out
-from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
-from parityscope.checks.misreading.permuted import find_permutation
+from parityscope.checks._correcting import leave_outputs_out
+from parityscope.checks._reproducing import (
+    Misfit,
+    bad_samples,
+    limit_of,
+    part_of_error,
+    show_refuted,
+    show_supported,
+)
+from parityscope.checks.misreading.permuted import find_permutation, find_rolls
 from parityscope.checks.misreading.readings import misreadings_of
 from parityscope.comparison.distance import distance_between
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from parityscope.bench import Bench
-    from parityscope.checks import Shown
     from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
@@ -55,6 +62,9 @@ _FALL = 10.0  # as in _reproducing: 99 % of the error in squares
 _DISTINCT = 16  # values: of fewer, a set says nothing
 _TELLING = 4  # numbers of another type that are right: six bits each, even of what bfloat16 leaves, are 24 in all
 _UNORDERED = "holds"  # the first word of what is said of values whose order nothing tells
+_EACH = "was rolled"  # how it begins where each sample was moved by another number of places
+_UNTOLD = (_UNORDERED, _EACH)  # what is not said of how an output was read
+_MOST = 0.5  # of the error of all outputs, as of a cause
 _CARRIED = 0.01  # of the upper halves: rounding carries into one of 128 now and then
 _BACK = {"float32": ("float16", "float64"), "float16": ("float32",), "int64": ("int32",), "int32": ("int64",)}
 
@@ -156,26 +166,50 @@ def _read_top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dt
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    for pair in known.beyond:
-        yield _make_claim(known, bench, pair.site.tensor)
+    outputs = [pair.site.tensor for pair in known.beyond]
+    if outputs:
+        yield Claim(
+            words=f"output {', '.join(outputs)} was read as another type or in another order",
+            predicts=Prediction(
+                change="none: read the reference's output in other ways",
+                measure="relative L2 distance to the candidate's output",
+                if_true="it falls to what the declared arithmetic explains",
+                if_false="it stays far above",
+            ),
+            cost_s=0.01 * len(outputs),
+            runs="nothing",
+            test=lambda: _test_claim(known, bench, outputs),
+        )
 
 
-def _make_claim(known: Examination, bench: Bench, output: str) -> Claim:
-    return Claim(
-        words=f"output {output} was read as another type or in another order",
-        predicts=Prediction(
-            change="none: read the reference's output in other ways",
-            measure="relative L2 distance to the candidate's output",
-            if_true="it falls to what the declared arithmetic explains",
-            if_false="it stays far above",
-        ),
-        cost_s=0.01,
-        runs="nothing",
-        test=lambda: _test_claim(known, bench, output),
+def _test_claim(known: Examination, bench: Bench, outputs: Sequence[str]) -> Shown:
+    """What is said of one output and of another in the same words is said once."""
+    tested = {output: _read_output(known, bench, output) for output in outputs}
+    read = {output: one for output, one in tested.items() if isinstance(one, _OutputReading)}
+    if not read:
+        return next(one for one in tested.values() if isinstance(one, Shown))
+    alike: dict[str, list[str]] = {}
+    for output, one in read.items():
+        alike.setdefault(one.words, []).append(output)
+    found = sorted(
+        (_show_finding(known, bench, names, [read[name] for name in names]) for names in alike.values()),
+        key=lambda one: (one.role != "cause", -(one.share or 0.0)),
     )
+    told = [name for words, names in alike.items() for name in names if not words.startswith(_UNTOLD)]
+    return replace(found[0], correction=leave_outputs_out(told) if told else None, further=tuple(found[1:]))
 
 
-def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutputReading:
+    """How an output was read, in words, the error without and with it on the worst sample, and the samples that were wrong."""
+
+    words: str
+    before: Misfit
+    after: Misfit
+    samples: int
+
+
+def _read_output(known: Examination, bench: Bench, output: str) -> _OutputReading | Shown:
     limit = limit_of(known, output)
     wrong: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for index in bench.samples:
@@ -193,42 +227,56 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     alike = all(said == words for said, _ in found.values())
     if not (words and alike) or words.startswith(_UNORDERED):
         # One order of an axis on all samples says more than the same values somewhere.
-        words, left = find_permutation(list(wrong.values()), limit) or (words if alike else "", left)
+        words, left = _find_order(list(wrong.values()), limit) or (words if alike else "", left)
     if not words:
         strange = next((index for index, (said, _) in found.items() if not said), next(iter(found)))
         return show_refuted(before, f"sample {strange} is no misreading")
-    after = Misfit(error=left, over=left / limit)
     if "written as" not in words and not bad_samples(known, bench):
         return show_refuted(before, "so few values are equal by chance")
+    return _OutputReading(words=words, before=before, after=Misfit(error=left, over=left / limit), samples=len(wrong))
+
+
+def _find_order(pairs: Sequence[tuple[np.ndarray, np.ndarray]], limit: float) -> tuple[str, float] | None:
+    """How the values of all samples were moved along one axis, in words, and what that leaves; None if they were not."""
+    rolled = find_rolls(pairs, limit)
+    if rolled is None:
+        return find_permutation(pairs, limit)
+    axis, places, left = rolled
+    if len({*places}) == 1:
+        return f"is rolled by {places[0]} along axis {axis}", left
+    # As many as pad a sequence, at the other end.
+    return f"{_EACH} along axis {axis}, by {', '.join(map(str, places))} on the samples in turn", left
+
+
+def _show_finding(
+    known: Examination, bench: Bench, outputs: Sequence[str], readings: Sequence[_OutputReading]
+) -> Shown:
+    worst = max(readings, key=lambda one: one.before.error)
+    words, untold = worst.words, worst.words.startswith(_UNTOLD)
     because = (
-        f"read so, the error falls from {format_percent(before.error)} to {format_percent(after.error)} on "
-        f"{len(wrong)} samples"
+        f"read so, the error falls from {format_percent(worst.before.error)} to "
+        f"{format_percent(max(one.after.error for one in readings))} on {worst.samples} samples"
     )
-    correction = None if words.startswith(_UNORDERED) else leave_output_out(output)
-    return replace(_show_finding(known, output, words, show_supported(before, after, because)), correction=correction)
-
-
-def _show_finding(known: Examination, output: str, words: str, seen: Shown) -> Shown:
-    unordered = words.startswith(_UNORDERED)
+    part = part_of_error(known, bench, outputs)
+    several = f"Outputs {', '.join(outputs)}: each {words}" if len(outputs) > 1 else f"Output {outputs[0]} {words}"
+    repair = "take the output's type, shape and strides from the engine, and transpose in place of reshaping"
+    if untold:
+        repair = "if rows may come in any order, pair them before they are compared (--match)"
+    if words.startswith(_EACH):
+        repair = "where sequences are padded, pad them at the end at which the reference's are"
     return replace(
-        seen,
-        title="An output holds the right values in another order" if unordered else _TITLE,
-        # Rows of detections come in any order by right, and sorting explains away more than a misreading would.
-        role="contributing" if unordered else "cause",
-        sentence=f"Output {output} {words}; {seen.because}.",
-        confidence=0.6 if unordered else 1.0,
-        confidence_from="equal as sets of values" if unordered else "the values themselves, with nothing fitted",
-        site=known.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
-        share=1.0,
-        repairs=(
-            (
-                "read_rightly",
-                "if rows may come in any order, pair them before they are compared (--match)"
-                if unordered
-                else "take the output's type, shape and strides from the engine, and transpose in place of reshaping",
-            ),
-        ),
-        details={"output": output, "reading": words},
+        show_supported(worst.before, worst.after, because),
+        title="An output holds the right values in another order" if untold else _TITLE,
+        # Rows of detections come in any order by right, and sorting explains away more than a misreading would; and what does
+        # so to one output and not to another that is wrong explains too little.
+        role=("contributing" if part >= _MOST else "information") if untold else "cause",
+        sentence=f"{several}; {because}.",
+        confidence=0.6 * part if untold else 1.0,
+        confidence_from="equal as sets of values" if untold else "the values themselves, with nothing fitted",
+        site=known.places.get(outputs[0]) or Site(tensor=outputs[0], node="", op_type="Input", index=-1),
+        share=part,
+        repairs=(("read_rightly", repair),),
+        details={"output": ", ".join(outputs), "reading": words},
     )
 
 

@@ -34,11 +34,12 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_percent
-from parityscope.checks._correcting import leave_output_out
+from parityscope.checks._correcting import leave_outputs_out
 from parityscope.checks._reproducing import (
     Misfit,
     bad_samples,
     limit_of,
+    part_of_error,
     show_as_possible,
     show_refuted,
     show_supported,
@@ -117,10 +118,10 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
         sentence=f"Output {output} {found.words}; {because}.",
         confidence=_SURE * share,
         confidence_from="0.8 of the part of the squared error that is gone: the last layer may compute so itself",
-        share=share,
+        share=share * part_of_error(known, bench, {output}),
         repairs=[("same_steps", f"do the same to {output} on both sides, between the engine and what is compared")],
         details={"output": output, "step": found.words},
-        correction=leave_output_out(output),
+        correction=leave_outputs_out((output,)),
     )
     if not found.factor or not _is_handed_on(known, bench, output):
         return shown

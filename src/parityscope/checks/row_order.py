@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._reproducing import limit_of
+from parityscope.checks._reproducing import limit_of, part_of_error
 from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import match_outputs, match_rows, row_axis
 from parityscope.operators import with_trait
@@ -110,7 +110,10 @@ def _test_claim(known: Examination, bench: Bench, names: Sequence[str]) -> Shown
     )
     holds = rows > 0 and moved > 0 and np.isfinite(after) and after * _FALL <= before
     seen = Shown(because=told, outcome="supports" if holds else "refutes", before=before, after=after)
-    return _show_finding(names, seen, moved, same=same) if holds else seen
+    if not holds:
+        return seen
+    shown = _show_finding(names, seen, moved, same=same)
+    return replace(shown, share=(shown.share or 0.0) * part_of_error(known, bench, names))
 
 
 def _have_the_same_rows(known: Examination, name: str, reference: np.ndarray, paired: np.ndarray) -> bool:

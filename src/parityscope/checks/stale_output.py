@@ -34,6 +34,7 @@ from parityscope.checks._reproducing import (
     is_same_throughout,
     limit_of,
     nonsense_fits,
+    part_of_error,
     show_refuted,
     show_supported,
     wrong_samples,
@@ -114,7 +115,8 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
         show_supported(before, Misfit(error=told.error, over=0.0), because),
         bench.candidate(bench.samples[-1])[output],
     )
-    return replace(finding, correction=correct_old_output(output, told.start))
+    share = part_of_error(known, bench, {output})
+    return replace(finding, share=share, correction=correct_old_output(output, told.start))
 
 
 def _why_written(known: Examination, output: str) -> str:
@@ -160,7 +162,6 @@ def _show_finding(known: Examination, output: str, told: Remains, seen: Shown, s
         confidence=1.0 if told.kind == "before" else 0.8,
         confidence_from="the values themselves" if told.kind == "before" else "the values; a dead layer gives such too",
         site=known.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
-        share=1.0,
         repairs=(("wait", _MENDS[told.kind]),),
         details={"output": output, "kind": told.kind, "from": told.start},
     )

@@ -27,6 +27,7 @@ _CHANGED = 4.0
 _SEEN = 0.01  # what `repair` keeps an error within where nobody says otherwise
 _IN_REFERENCE = "the reference with this fault gives the same outputs"
 _IN_CANDIDATE = "the candidate with this put right gives the right outputs"
+_IN_OUTPUT = "read so, what is named here is right"  # nothing was run, and other outputs may be wrong
 # What of a proof's experiment runs changed: the candidate, built or run in another way; else the reference.
 _OF_CANDIDATE = frozenset({"candidate", "rebuild"})
 
@@ -161,7 +162,7 @@ def left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> fl
 def change_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> tuple[float, float] | None:
     """The error before and behind what put a cause into the reference; None where nothing measured that."""
     proof = _proof_of(document, finding)
-    return proof[:2] if proof and proof[2] == _IN_REFERENCE else None
+    return proof[:2] if proof and proof[2] != _IN_CANDIDATE else None
 
 
 def _proof_of(document: Mapping[str, Any], finding: Mapping[str, Any]) -> tuple[float, float, str] | None:
@@ -174,13 +175,22 @@ def _proof_of(document: Mapping[str, Any], finding: Mapping[str, Any]) -> tuple[
         experiment = one.get("experiment") or {}
         measured = "relative L2" in str(experiment.get("measure") or "") and as_number(one.get("before"))
         if one.get("outcome") == "supports" and measured and (left := as_number(one.get("after"))) is not None:
+            if (
+                experiment.get("runs") == "nothing"
+                and min(as_number(finding.get("share")) or 0.0, _sureness(finding)) < PROVED
+            ):
+                return measured, left, _IN_OUTPUT
             return measured, left, _IN_CANDIDATE if experiment.get("runs") in _OF_CANDIDATE else _IN_REFERENCE
     return None
 
 
 def is_proved(finding: Mapping[str, Any]) -> bool:
     """Whether a cause is called proved."""
-    return (as_number(finding.get("confidence")) or 0.0) >= PROVED
+    return _sureness(finding) >= PROVED
+
+
+def _sureness(finding: Mapping[str, Any]) -> float:
+    return as_number(finding.get("confidence")) or 0.0
 
 
 def runtime_of(document: Mapping[str, Any], side: str = "candidate") -> Backend | None:

@@ -1,4 +1,4 @@
-"""(reference's output, candidate's) on several samples -> one order of one axis that makes the one of the other."""
+"""(reference's output, candidate's) on several samples -> one order of one axis that makes the one of the other, or rolls."""
 
 from __future__ import annotations
 
@@ -40,6 +40,34 @@ def find_permutation(pairs: Sequence[Both], limit: float) -> tuple[str, float] |
             more = f", and {len(moved) - _SHOWN} more" if len(moved) > _SHOWN else ""
             return f"has its axis {axis} in another order, the same on every sample: {said}{more}", left
     return None
+
+
+def find_rolls(pairs: Sequence[Both], limit: float) -> tuple[int, tuple[int, ...], float] | None:
+    """The axis along which each sample is rolled, by how many places each, and the worst relative L2 error that is left.
+
+    None if there is none. `limit` is the error that the arithmetic explains. How far may be another number on each sample, as
+    paddings are.
+    """
+    for axis in range(pairs[0][0].ndim):
+        found = [_find_roll(mine, its, axis, limit) for mine, its in pairs]
+        left = max(left for _, left in found)
+        if left <= limit and all(left * _FALL <= distance_between(*pair) for pair in pairs):
+            return axis, tuple(by for by, _ in found), left
+    return None
+
+
+def _find_roll(reference: np.ndarray, candidate: np.ndarray, axis: int, limit: float) -> tuple[int, float]:
+    """By how many places one array rolled along an axis comes nearest to the other, and what that leaves."""
+    size = reference.shape[axis]
+    found = [(0, distance_between(reference, candidate))]
+    if 1 < size <= _LONGEST and reference.shape == candidate.shape:
+        first = np.take(candidate, 0, axis)
+        # The first values tell most of them apart.
+        alike = [by for by in range(1, size) if distance_between(np.take(reference, -by, axis), first) <= _FALL * limit]
+        for by in alike:
+            left = distance_between(np.roll(reference, by, axis), candidate)
+            found.append((by if 2 * by <= size else by - size, left))
+    return min(found, key=lambda one: one[1])
 
 
 def _match_places(pairs: Sequence[Both], axis: int) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Steps for tokens: integer inputs of one shape (samples, positions), padded at the end."""
+"""Steps for tokens: integer inputs of one shape (samples, positions), padded at the end; some networks take them as floats."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tokens_of(sample: Arrays) -> Tokens | None:
     Ids reach beyond 1; the mask and the segments hold 0 and 1, and the mask is the one whose name says so, or that
     begins with 1 in every row.
     """
-    whole = {name: each for name, each in sample.items() if each.dtype.kind in "iu" and each.ndim == 2 and each.size}
+    whole = {name: each for name, each in sample.items() if each.ndim == 2 and each.size and _holds_ids(each)}
     ids = next((name for name, each in whole.items() if each.max() > 1 and each.min() >= 0), "")
     if not ids:
         return None
@@ -59,6 +59,14 @@ def tokens_of(sample: Arrays) -> Tokens | None:
     mask = mask or next((name for name, each in flags.items() if (each[:, 0] == 1).all()), "")
     segments = next((name for name in flags if name != mask), "")
     return Tokens(ids=ids, mask=mask, segments=segments)
+
+
+def _holds_ids(array: np.ndarray) -> bool:
+    """Whether an array is of integers; of floats, whether they are whole and rows end in zeros, as tables' rows do not."""
+    if array.dtype.kind != "f":
+        return array.dtype.kind in "iu"
+    whole = bool(np.isfinite(array).all()) and bool((array == np.rint(array)).all())
+    return whole and bool((array[:, 0] != 0).all()) and bool((array[:, -1] == 0).any())
 
 
 def token_steps(tokens: Tokens, samples: Sequence[Arrays]) -> list[PreprocessingStep]:
