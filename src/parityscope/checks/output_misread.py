@@ -15,7 +15,9 @@ bits were read, the candidate's own bits are read back instead, because rounding
 
 What it is confused with: a copy of one row (BND003), which leaves what every pitch leaves that puts the second row behind the
 end of the buffer: of that nothing is claimed here; an input in another memory order (BND002); TopK and NMS, whose rows
-come in another order by right, which is told as information and with the option that pairs rows.
+come in another order by right, which is told with the option that pairs rows; sequences that are padded at their other
+end (PRE001), which moves the values of each sample by as many places. Where other outputs are wrong too, an order of one says
+little, and is information.
 
 How to repair: take the output's type from the engine (`getTensorDataType`, `session.get_outputs()[i].type`), its strides from
 `getTensorFormat`, and transpose in place of reshaping.
