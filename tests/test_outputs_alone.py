@@ -1230,6 +1230,25 @@ CACHES: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray], str, str]] = {
 @pytest.mark.parametrize("fault", CACHES)
 def test_what_is_done_to_all_caches_is_told_of_all(tmp_path: Path, fault: str) -> None:
     whose, change, code, words = CACHES[fault]
+    found = findings_of_caches(tmp_path, whose, change)
+    first = found[0]
+    assert (first["code"], first["role"]) == (code, "cause")
+    assert words in first["claim"]
+    names = [f"past_{layer}_{half}" for layer in (0, 1) for half in ("key", "value")]
+    assert all(name in first["claim"] for name in names if whose in name) or "and 1 more" in first["claim"]
+
+
+def test_caches_that_are_empty_were_not_scaled_to_next_to_nothing(tmp_path: Path) -> None:
+    found = findings_of_caches(tmp_path, "past", np.zeros_like, "--declared", "bf16")
+    causes = [one["claim"] for one in found if one["role"] == "cause"]
+    assert any("they are zero throughout" in one for one in causes)
+    assert not any("came times" in one for one in causes)
+
+
+def findings_of_caches(
+    tmp_path: Path, whose: str, change: Callable[[np.ndarray], np.ndarray], *options: str
+) -> list[dict[str, Any]]:
+    """The findings of CACHED, given caches of whose names a part is `whose` that were changed."""
     draw = np.random.default_rng(17)
     weights = {name: draw.normal(size=4).astype(np.float32) for name in ("first", "second")}
     weights |= {name: draw.normal(size=6).astype(np.float32) for name in ("early", "later")}
@@ -1249,11 +1268,8 @@ def test_what_is_done_to_all_caches_is_told_of_all(tmp_path: Path, fault: str) -
         given = {name: np.ascontiguousarray(change(one)) if whose in name else one for name, one in arrays.items()}
         np.savez(tmp_path / "recorded" / f"{number}.npz", **run(given))
     line = ["diagnose", str(model), "--inputs", str(tmp_path / "inputs"), "--quiet", "--study", str(tmp_path / "study")]
-    assert exit_status(*line, "--candidate", f"saved?path={tmp_path / 'recorded'}") == 1
-    first = findings((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))[0]
-    assert (first["code"], first["role"]) == (code, "cause")
-    assert words in first["claim"]
-    assert all(name in first["claim"] for name in names if whose in name) or "and 1 more" in first["claim"]
+    assert exit_status(*line, "--candidate", f"saved?path={tmp_path / 'recorded'}", *options) == 1
+    return findings((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
 
 
 def test_what_stands_before_sequences_that_end_early_is_found(tmp_path: Path) -> None:

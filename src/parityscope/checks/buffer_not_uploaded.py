@@ -203,6 +203,10 @@ def _test_claim(
     for after, names, words in sorted(explained, key=lambda one: one[0].error):
         if len(names) == 1 and len(left) > 1:
             return show_refuted(before, f"{names[0]} alone explains it", after=after.error)
+        nothing = dict(_list_readings(bench, "absent", names, first)).get(ZERO) if family == MOVED else None
+        zeros = None if nothing is None else _misfit_of(known, bench, nothing, first)
+        if zeros is not None and zeros.error < after.error:  # what is scaled to next to nothing is near to that
+            return show_refuted(before, f"zeros explain more than what {words}", after=after.error)
         because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
         shown = _show_finding(family, names, words, show_supported(before, after, because), after.share(before))
         if enough:
