@@ -1272,6 +1272,46 @@ def findings_of_caches(
     return findings((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
 
 
+def test_another_number_of_groups_is_found(tmp_path: Path) -> None:
+    """A normalization of groups as exporters write it: constants of two nodes say how many there are."""
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,24,6,6] x) => (float[1,24,6,6] y) {
+        a = Conv<pads = [1, 1, 1, 1]>(x, kernels)
+        p = Reshape(a, parts)
+        n = InstanceNormalization(p, ones, zeros)
+        s = Shape(a)
+        r = Reshape(n, s)
+        m = Mul(r, rates)
+        h = Sigmoid(m)
+        y = Conv(h, last)
+    }"""
+    draw = np.random.default_rng(3)
+    weights = {
+        "kernels": draw.normal(size=(24, 24, 3, 3)).astype(np.float32) / np.float32(15),
+        "rates": draw.normal(size=(24, 1, 1)).astype(np.float32),
+        "last": draw.normal(size=(24, 24, 1, 1)).astype(np.float32),
+    }
+    model, other = (
+        write_network(
+            tmp_path / f"{groups}.onnx",
+            network,
+            weights
+            | {
+                "parts": np.array([0, groups, -1]),
+                "ones": np.ones(groups, np.float32),
+                "zeros": np.zeros(groups, np.float32),
+            },
+        )
+        for groups in (8, 4)
+    )
+    run = open_session(load_model(other).graph())
+    samples = [{"x": draw.normal(size=(1, 24, 6, 6)).astype(np.float32)} for _ in range(2)]
+    answers = [run(one) for one in samples]
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}, scale=0.2))
+    told = [(one.guess.site.output, one.edit.words) for one in found.alike]
+    assert found.is_exact
+    assert ("n", "4 groups in place of 8") in told
+
+
 def test_what_stands_before_sequences_that_end_early_is_found(tmp_path: Path) -> None:
     network = """<ir_version: 8, opset_import: ["" : 17]> g (float[9,1,5] x) => (float[9,2,1,6] y) {
         a = Mul(x, rates)

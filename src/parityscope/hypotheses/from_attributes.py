@@ -43,6 +43,10 @@ _TABLES = re.compile("node|tree")  # links of trees: another link may be a loop
 _REAL_VALUES = (0.0, 1.0, 0.5, 0.1, 0.2, 0.01, *(10.0**-power for power in range(3, 13)))
 
 
+_OF_EACH_CHANNEL = "InstanceNormalization"
+_POWERS = 4  # of two, by which groups are more or fewer; chosen
+
+
 def attribute_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Edits of the attributes of `node`, the step at `place`."""
     schema = schema_of(node, stretch.context.opsets)
@@ -54,6 +58,7 @@ def attribute_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) 
         yield from _edits_of_attribute(node, place, name, given.get(name), standard.get(name), schema, rank)
     yield from _exchange_edits(node, place, given)
     yield from _padding_edits(stretch, place, node)
+    yield from _group_edits(stretch, node)
     if "dilations" in standard:
         yield from _dilation_edits(stretch, place, node)
     versions = versions_of(node)
@@ -62,6 +67,33 @@ def attribute_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) 
             bits = 4 + math.log2(len(versions))
             words = f"{node.op_type} as opset {version} defines it"
             yield StretchEdit(words=words, bits=bits, at=place, opset=version)
+
+
+def _group_edits(stretch: ComputedStretch, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """Each index of the second axis normalized in parts, or several together: so a normalization of groups is written."""
+    step, data = stretch.steps[0], stretch.value(0, node.input[0])
+    if node.op_type != _OF_EACH_CHANNEL or len(stretch.steps) > 1 or data is None or data.ndim < 3:
+        return
+    groups, held = data.shape[1], [stretch.context.constants.get(name) for name in node.input[1:]]
+    if any(array is None or np.unique(array).size > 1 for array in held):
+        return
+    elements = math.prod(data.shape[1:])
+    others = [groups * 2**power // 2**_POWERS for power in range(2 * _POWERS + 1) if not groups * 2**power % 2**_POWERS]
+    others = [count for count in others if 0 < count < elements and count != groups and not elements % count]
+
+    def whole(one: ComputedStretch, sample: int, count: int) -> np.ndarray:
+        given = one.value(sample, step.inputs[0])
+        if given is None:
+            raise KeyError(step.inputs[0])
+        numbers = [np.full(count, array.flat[0], array.dtype) for array in held if array is not None]
+        return one.compute(step, [given.reshape(given.shape[0], count, -1), *numbers]).reshape(given.shape)
+
+    for count in others:
+        yield StretchEdit(
+            words=f"{count} groups in place of {groups}",
+            bits=4 + abs(math.log2(count / groups)),
+            whole=lambda one, sample, count=count: whole(one, sample, count),
+        )
 
 
 def _edits_of_attribute(
