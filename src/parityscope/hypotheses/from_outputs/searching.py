@@ -54,7 +54,7 @@ _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
 _PAIR_S = (10.0, 28.0)  # and of the search for two faults; in small networks drawn pairs took 1 to 9
 MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
-_NEAR, _NEAR_SITES = 0.6, 3  # of the error, and places where that much is explained; chosen
+_NEAR, _NEAR_SITES = 0.35, 3  # of the error, and places where that much is explained; chosen
 _OF_RESULT = ("values", "before")  # kinds that may be of a part of a result
 _ALONE = 0.3  # of what is left, at most: for one alone before two faults are thought of; chosen
 _PEELED = 0.7  # and for these; chosen
@@ -319,6 +319,8 @@ def _try_all_there(found: OutputsSearch) -> None:
             worth[one.guess.site.output] = max(worth.get(one.guess.site.output, 0.0), one.explained)
     best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])[:_NEAR_SITES]
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
+    if best:  # nothing is likelier, whatever was spent
+        trials.until = max(trials.until, found.reference.meter.spent + _TRY_S[0] * found.outputs.scale)
     for site in best:
         trials.run_plain(guesses_unpredicted([site], (*PLAIN, "operators")))
     trials.until = found.reference.meter.share_of(trials.until, _LONGER)
