@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
-from parityscope.hypotheses.moves import FILLED, move_array
+from parityscope.hypotheses.moves import FILLED, LINEAR, move_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ def moved_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
         for moves in _likely_moves(np.flip(known, mirrored), found):
             if any(moves):
                 moved = [(axis, by) for axis, by in enumerate(moves) if by]
-                yield from (edit_of_move(known.shape, mirrored, moved, mode) for mode in FILLED)
+                yield from (edit_of_move(known.shape, mirrored, moved, mode) for mode in LINEAR)
     for (by,) in _likely_moves(known.ravel(), found.ravel()) if len(axes) > 1 else ():
         if by:
             yield from _edits_in_memory(known.size, by)

@@ -61,9 +61,11 @@ def _find_roll(reference: np.ndarray, candidate: np.ndarray, axis: int, limit: f
     size = reference.shape[axis]
     found = [(0, distance_between(reference, candidate))]
     if 1 < size <= _LONGEST and reference.shape == candidate.shape:
-        first = np.take(candidate, 0, axis)
+        first = np.take(candidate, [0], axis)
         # The first values tell most of them apart.
-        alike = [by for by in range(1, size) if distance_between(np.take(reference, -by, axis), first) <= _FALL * limit]
+        alike = [
+            by for by in range(1, size) if distance_between(np.take(reference, [-by], axis), first) <= _FALL * limit
+        ]
         for by in alike:
             left = distance_between(np.roll(reference, by, axis), candidate)
             found.append((by if 2 * by <= size else by - size, left))

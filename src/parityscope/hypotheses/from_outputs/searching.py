@@ -54,7 +54,8 @@ _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
 _PAIR_S = (10.0, 28.0)  # and of the search for two faults; in small networks drawn pairs took 1 to 9
 MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
-_NEAR, _NEAR_SITES = 0.35, 3  # of the error, and places where that much is explained; chosen
+_NEAR, _NEAR_SITES = 0.6, 3  # of the error, and places where that much is explained; chosen
+_PART = 0.35  # of the error, where nothing explains more; chosen
 _OF_RESULT = ("values", "before")  # kinds that may be of a part of a result
 _ALONE = 0.3  # of what is left, at most: for one alone before two faults are thought of; chosen
 _PEELED = 0.7  # and for these; chosen
@@ -306,7 +307,13 @@ def _is_plain(guess: Guess) -> bool:
     return guess.kind in PLAIN and guess.edit is not None and guess.edit.bits <= PLAIN_BITS
 
 
-def _try_all_there(found: OutputsSearch) -> None:
+def _try_all_where_a_part_is(found: OutputsSearch) -> None:
+    """The same where something explains a good part, for a little longer: nothing else is left that is likelier."""
+    found.trials.until = max(found.trials.until, found.reference.meter.spent + _TRY_S[0] * found.outputs.scale)
+    _try_all_there(found, _PART)
+
+
+def _try_all_there(found: OutputsSearch, least: float = _NEAR) -> None:
     """Every edit, and every other operator, where something explains most of the error: what comes near may stand in for one.
 
     What a derivative says of them left most of these out. Of few numbers much is explained by anything: it has to save bits.
@@ -315,12 +322,10 @@ def _try_all_there(found: OutputsSearch) -> None:
     numbers = found.residual.numbers(trials.worst)
     worth: dict[str, float] = {}
     for one in trials.tried:
-        if one.explained > max(_NEAR, find_least_share(one.edit.bits, numbers)):
+        if one.explained > max(least, find_least_share(one.edit.bits, numbers)):
             worth[one.guess.site.output] = max(worth.get(one.guess.site.output, 0.0), one.explained)
     best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])[:_NEAR_SITES]
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
-    if best:  # nothing is likelier, whatever was spent
-        trials.until = max(trials.until, found.reference.meter.spent + _TRY_S[0] * found.outputs.scale)
     for site in best:
         trials.run_plain(guesses_unpredicted([site], (*PLAIN, "operators")))
     trials.until = found.reference.meter.share_of(trials.until, _LONGER)
@@ -406,6 +411,7 @@ _STAGES = (
     SearchStage(_search_pair),
     SearchStage(_try_guesses_left, 0.6),
     SearchStage(_try_longer),
+    SearchStage(_try_all_where_a_part_is),
 )  # the parts are chosen: of what has to be run, half is tried before, and half behind what derivatives say
 
 
