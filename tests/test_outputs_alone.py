@@ -367,6 +367,10 @@ def test_where_nothing_is_proved_the_answer_says_what_is_known(
     printed = capsys.readouterr().out
     told = " ".join(printed.split())
     assert "Where one or more of 3 nodes, from 't' to 'scores'" in told
+    done, every = re.search(
+        r"Tried ([\d,]+) of ([\d,]+) changes, the likeliest first; --thorough tries more", told
+    ).groups()
+    assert 0 < int(done.replace(",", "")) < int(every.replace(",", ""))
     assert "Ruled out faults that make " in told
     assert "Nearest a description, no cause: " in told
 

@@ -60,12 +60,15 @@ def say_ruled_out(kinds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"Not ruled out, as there was no time to try all of it: {listed}."
 
 
-def say_what_is_left(kinds: Sequence[Mapping[str, Any]]) -> str:
+def say_what_is_left(document: Mapping[str, Any]) -> str:
     """How many changes were tried of how many, where there was no time for all; "" else."""
+    kinds = list_ruled_out(document)
     tried, generated = (sum(int(one.get(key) or 0) for one in kinds) for key in ("tried", "generated"))
     if tried >= generated:
         return ""
-    return f"{format_count(tried)} of {format_count(generated)} changes, the likeliest first; --thorough tries more"
+    told = f"{format_count(tried)} of {format_count(generated)} changes, the likeliest first"
+    asked = (document.get("question") or {}).get("asked") or {}
+    return told if asked.get("thorough") else f"{told}; --thorough tries more"
 
 
 def describe_nearest(document: Mapping[str, Any]) -> str:

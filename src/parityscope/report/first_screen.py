@@ -216,7 +216,7 @@ def _rows_of_answer(document: Mapping[str, Any]) -> Iterator[Row]:
             told = f"{cut_text(first_sentence(one.get('claim') or ''))} [{_BY_SIZE}]"
             yield make_row("Perhaps", told, command=f"--declared {grade}" if grade in GRADES else "")
     kinds = list_ruled_out(document)
-    if left := say_what_is_left(kinds):
+    if left := say_what_is_left(document):
         yield make_row("Tried", left)
     if ruled := describe_ruled_out(kinds, _MOST_KINDS):
         yield make_row("Ruled out", cut_text(ruled))
