@@ -258,7 +258,7 @@ def test_without_a_cause_the_view_says_so() -> None:
     first["region"] = ["one", "two", "three"]
     told = view_study(document)["no_cause"]
     assert "one of 3 nodes, from one to three" in told
-    assert "which is no cause: index 2 of axis 1 multiplied by 0.26; 31.0 % of" in told
+    assert "which is no cause: 31.0 % of the error: index 2 of axis 1 multiplied by 0.26" in told
     assert "record what two gives: whether it is right halves the region" in told
     document["suspects"] = []
     assert "any of 672 nodes can hold the error" in view_study(document)["no_cause"]

@@ -79,7 +79,7 @@ def describe_nearest(document: Mapping[str, Any]) -> str:
         described = (*explanation.get("nearest", ()), *explanation.get("rejected", ()))
         told += [(as_number(one.get("share")) or 0.0, clean(one.get("words", ""))) for one in described]
     share, words = max(told, default=(0.0, ""))
-    return f"{words}; {format_percent(share)} of the error" if share > 0 else ""
+    return f"{format_percent(share)} of the error: {words}" if share > 0 else ""
 
 
 def _by_power(kinds: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -127,7 +127,7 @@ def _say_with_place(one: TriedGuess) -> str:
     if one.guess.others or one.guess.rule:
         return words
     read = output.removesuffix(READ)
-    return f"of what is read of input {read!r}: {words}" if read != output else f"at {output!r}: {words}"
+    return f"what is read of input {read!r}: {words}" if read != output else f"at {output!r}: {words}"
 
 
 def _rule_out_kinds(found: OutputsSearch) -> tuple[RuledOut, ...]:
