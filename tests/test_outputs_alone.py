@@ -1276,6 +1276,30 @@ def findings_of_caches(
     return findings((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
 
 
+def test_an_input_that_is_the_first_samples_on_all_of_them_is_found(tmp_path: Path) -> None:
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x, float[1] time) => (float[1,6] y) {
+        a = Mul(time, rates)
+        s = Sin(a)
+        both = Add(x, s)
+        m = MatMul(both, mixed)
+        y = Tanh(m)
+    }"""
+    draw = np.random.default_rng(9)
+    weights = {
+        "rates": draw.uniform(0.2, 2, (1, 8)).astype(np.float32),
+        "mixed": draw.normal(size=(8, 6)).astype(np.float32) / np.float32(3),
+    }
+    model = write_network(tmp_path / "m.onnx", network, weights)
+    run = open_session(load_model(model).graph())
+    # Of the second sample the first is the one before, too, and it is furthest off.
+    times = (1.0, 9.0, 1.5, 2.0)
+    samples = [{"x": draw.normal(size=(1, 8)).astype(np.float32), "time": np.array([one], np.float32)} for one in times]
+    answers = [run({**one, "time": samples[0]["time"]}) for one in samples]
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}, scale=0.05))
+    assert found.is_exact
+    assert "the result of the first sample (it was kept)" in [one.edit.words for one in found.alike]
+
+
 def test_another_number_of_groups_is_found(tmp_path: Path) -> None:
     """A normalization of groups as exporters write it: constants of two nodes say how many there are."""
     network = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,24,6,6] x) => (float[1,24,6,6] y) {

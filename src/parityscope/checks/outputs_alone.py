@@ -157,21 +157,24 @@ def _show_as_possible(shown: Shown) -> Shown:
 
 
 def _search_one_change(known: Examination, bench: Bench) -> Shown:
+    # What was kept of the first sample is told by that one, too.
+    first = known.case.inputs.indices[0]
+    samples = (first, *bench.samples) if bench.before == first else bench.samples
     outputs = KnownOutputs(
         model=known.model.path,
-        feeds=[dict(bench.inputs(index)) for index in bench.samples],
-        candidate=[dict(bench.candidate(index)) for index in bench.samples],
+        feeds=[dict(bench.inputs(index)) for index in samples],
+        candidate=[dict(bench.candidate(index)) for index in samples],
         noise={
             pair.site.tensor: _noise_of_output(known, pair.expected.get(known.declared, 0.0)) for pair in known.outputs
         },
         scale=known.request.patience * (1.0 if known.number == 1 else _LATER),
-        order=bench.samples,
+        order=samples,
     )
     told = Worker().search_outputs(outputs)
     if told.problem:
         raise ParityError(told.problem, fix="record layers too, so that they can be compared")
     left_out = skips_of_search(", ".join(pair.site.tensor for pair in known.beyond), told)
-    return replace(_show_answer(known, told, len(bench.samples)), skipped=tuple(left_out))
+    return replace(_show_answer(known, told, len(samples)), skipped=tuple(left_out))
 
 
 def _show_answer(known: Examination, told: OutputsAnswer, samples: int) -> Shown:

@@ -43,7 +43,11 @@ def try_entries(found: OutputsSearch) -> None:
     """What may be done to the inputs: kept, moved, usual scales, shifts and filters with what is fitted, all else."""
     trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
-    trials.run_plain(guesses_unpredicted(entries, _KEPT))
+    for guess in guesses_unpredicted(
+        entries, _KEPT
+    ):  # on one sample two of them may give the same, and on the others not
+        if not trials.explains and not trials.is_spent:
+            trials.attempt(guess)
     trials.run_plain([Guess(site=site, kind=_MOVING, edit=edit) for site in entries for edit in edits_of_numbers(site)])
     guesses = guesses_unpredicted(entries, (*EARLY, *LATE))
     trials.until = found.reference.meter.share_of(until, _MOVED)
