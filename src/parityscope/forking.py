@@ -64,12 +64,17 @@ def fork_child(work: Callable[[], bytes]) -> Forked:
     """A child process that does `work` and sends what that gives, and ends when this process does. Not on Windows."""
     flush_streams()
     ours, its = os.pipe()
+    # What the parent left to be collected stays: ending a session of several threads waits for threads that are not in the child.
+    # Not even what Python itself does there behind a fork may begin to collect.
+    collects = gc.isenabled()
+    gc.disable()
     child = os.fork()
     if child == 0:
         global _own_end  # noqa: PLW0603 - the child is this process from here on
         _own_end = its
-        # What the parent left to be collected stays: ending a session of several threads waits for threads that are not here.
         gc.freeze()
+        if collects:
+            gc.enable()
         try:
             end_with_parent()
             found = work()
@@ -77,6 +82,8 @@ def fork_child(work: Callable[[], bytes]) -> Forked:
                 found = found[os.write(its, found) :]
         finally:
             os._exit(int(Exit.UNUSABLE))  # whatever happened: what is below in the stack is the parent's to go on with
+    if collects:
+        gc.enable()
     os.close(its)
     return Forked(number=child, pipe=ours)
 
