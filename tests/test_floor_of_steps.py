@@ -12,6 +12,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 LAYER = """a{n} = MatMul({x}, w{n})
@@ -33,32 +34,26 @@ def network(*, noisy: bool) -> str:
     return f'<ir_version: 8, opset_import: ["" : 17]> g (float[4,96] x{given}) => (float[4,96] y2) {{\n  {body}\n}}'
 
 
-def test_steps_that_rounding_crosses_are_expected(tmp_path: Path) -> None:
+def compared(folder: Path, samples: int, noise_of: Callable[[np.random.Generator, int], np.ndarray]) -> int:
+    """The exit code of `compare` where the sums of layer n are times what `noise_of` draws."""
     draw = np.random.default_rng(6)
     constants = {f"w{n}": draw.normal(size=(96, 96)).astype(np.float32) / np.float32(9) for n in range(3)}
     constants |= {f"v{n}": draw.integers(-40, 40, (96, 96), np.int8) for n in range(3)}
-    model = write_network(tmp_path / "m.onnx", network(noisy=False), constants)
-    run = open_path(write_network(tmp_path / "noisy.onnx", network(noisy=True), constants), outputs=["y2"])
-    for number in range(8):
+    model = write_network(folder / "m.onnx", network(noisy=False), constants)
+    run = open_path(write_network(folder / "noisy.onnx", network(noisy=True), constants), outputs=["y2"])
+    for number in range(samples):
         x = {"x": draw.normal(size=(4, 96)).astype(np.float32)}
-        write_npz(tmp_path / "x" / f"{number}.npz", x)
-        # Sums of 96 products in another order are a few units in the last place apart.
-        noise = {f"e{n}": (1 + 1.5e-7 * draw.normal(size=(4, 96))).astype(np.float32) for n in range(3)}
-        write_npz(tmp_path / "y" / f"{number}.npz", run({**x, **noise}))
-    line = ["compare", str(model), "--inputs", str(tmp_path / "x"), "--candidate", f"saved?path={tmp_path / 'y'}"]
-    assert exit_status(*line, "--study", str(tmp_path / "study"), "--quiet") == 0
+        write_npz(folder / "x" / f"{number}.npz", x)
+        noise = {f"e{n}": noise_of(draw, n).astype(np.float32) for n in range(3)}
+        write_npz(folder / "y" / f"{number}.npz", run({**x, **noise}))
+    line = ["compare", str(model), "--inputs", str(folder / "x"), "--candidate", f"saved?path={folder / 'y'}"]
+    return exit_status(*line, "--study", str(folder / "study"), "--quiet")
+
+
+def test_steps_that_rounding_crosses_are_expected(tmp_path: Path) -> None:
+    # Sums of 96 products in another order are a few units in the last place apart.
+    assert compared(tmp_path, 8, lambda draw, _: 1 + 1.5e-7 * draw.normal(size=(4, 96))) == 0
 
 
 def test_a_layer_that_is_two_percent_too_large_is_beyond(tmp_path: Path) -> None:
-    draw = np.random.default_rng(6)
-    constants = {f"w{n}": draw.normal(size=(96, 96)).astype(np.float32) / np.float32(9) for n in range(3)}
-    constants |= {f"v{n}": draw.integers(-40, 40, (96, 96), np.int8) for n in range(3)}
-    model = write_network(tmp_path / "m.onnx", network(noisy=False), constants)
-    run = open_path(write_network(tmp_path / "noisy.onnx", network(noisy=True), constants), outputs=["y2"])
-    for number in range(2):
-        x = {"x": draw.normal(size=(4, 96)).astype(np.float32)}
-        write_npz(tmp_path / "x" / f"{number}.npz", x)
-        noise = {f"e{n}": np.full((4, 96), 1.02 if n == 1 else 1.0, np.float32) for n in range(3)}
-        write_npz(tmp_path / "y" / f"{number}.npz", run({**x, **noise}))
-    line = ["compare", str(model), "--inputs", str(tmp_path / "x"), "--candidate", f"saved?path={tmp_path / 'y'}"]
-    assert exit_status(*line, "--study", str(tmp_path / "study"), "--quiet") == 1
+    assert compared(tmp_path, 2, lambda _, n: np.full((4, 96), 1.02 if n == 1 else 1.0)) == 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -113,6 +113,20 @@ def test_two_outputs_that_were_each_processed_in_another_way(tmp_path: Path, cap
         assert document["sequence"]["verdict"] == "within"
 
 
+def diagnosed_with_layers(
+    model: Path, deployed: Path, seen: list[str], draw: np.random.Generator, capfd: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """The study of a recording in which the tensors `seen` of another network are kept, on three drawn samples."""
+    folder = model.parent
+    for number in range(3):
+        x = {"x": draw.normal(size=(1, 8, 16)).astype(np.float32)}
+        write_npz(folder / "x" / f"{number}.npz", x)
+        write_npz(folder / "y" / f"{number}.npz", open_path(deployed, outputs=seen)(x))
+    line = [str(model), "--inputs", str(folder / "x"), "--candidate", f"saved?path={folder / 'y'}"]
+    assert exit_status("diagnose", *line, "--study", str(folder / "study"), "--quiet", "--format", "json") == 1
+    return dict(json.loads(capfd.readouterr().out))
+
+
 STEPS = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[1,8,16] x) => ({given}) {{
   a = MatMul(x, w0)
@@ -147,13 +161,7 @@ def test_what_nodes_do_on_other_tensors_is_put_right_and_the_other_cause_is_foun
     wrong = STEPS.format(**{**SOUND, **DONE_AGAIN[told], "last": "Relu"}, given=given)
     constants |= {"rolled": np.roll(np.arange(16), 1), "three": np.array(3, np.float32)}
     deployed = write_network(tmp_path / "d.onnx", wrong, constants)
-    for number in range(3):
-        x = {"x": draw.normal(size=(1, 8, 16)).astype(np.float32)}
-        write_npz(tmp_path / "x" / f"{number}.npz", x)
-        write_npz(tmp_path / "y" / f"{number}.npz", open_path(deployed, outputs=seen)(x))
-    line = [str(model), "--inputs", str(tmp_path / "x"), "--candidate", f"saved?path={tmp_path / 'y'}"]
-    assert exit_status("diagnose", *line, "--study", str(tmp_path / "study"), "--quiet", "--format", "json") == 1
-    document = json.loads(capfd.readouterr().out)
+    document = diagnosed_with_layers(model, deployed, seen, draw, capfd)
     assert {one["site"]["tensor"] for one in document["findings"] if one["role"] == "cause"} >= {"y"}
     assert document["sequence"]["verdict"] == "within"
     assert len(document["sequence"]["steps"]) == 2
@@ -230,13 +238,7 @@ def test_a_layer_beside_a_loop_is_searched_and_what_stands_behind_it_is_found(
     given = ", ".join(f"float[1,8,16] {name}" for name in seen)
     wrong = BESIDE_A_LOOP.format(merged="Mul", last="Sub", given=given)
     deployed = write_network(tmp_path / "d.onnx", wrong, constants)
-    for number in range(3):
-        x = {"x": draw.normal(size=(1, 8, 16)).astype(np.float32)}
-        write_npz(tmp_path / "x" / f"{number}.npz", x)
-        write_npz(tmp_path / "y" / f"{number}.npz", open_path(deployed, outputs=seen)(x))
-    line = [str(model), "--inputs", str(tmp_path / "x"), "--candidate", f"saved?path={tmp_path / 'y'}"]
-    assert exit_status("diagnose", *line, "--study", str(tmp_path / "study"), "--quiet", "--format", "json") == 1
-    document = json.loads(capfd.readouterr().out)
+    document = diagnosed_with_layers(model, deployed, seen, draw, capfd)
     told = {one["site"]["tensor"]: one["claim"] for one in document["findings"] if one["role"] == "cause"}
     assert set(told) == {"s", "y"}
     assert "Mul in place of Add" in told["s"]

@@ -11,6 +11,7 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.graphs import Names, all_values
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, replace
@@ -176,13 +177,9 @@ def _write_copy(
     graph = model.graph
     values = {str(value.name): value for value in graph.inputs}
     names = {one.name for one, _ in taken}
-    inner = [value for node in graph.all_nodes() for value in node.outputs]
-    inner += [value for body in graph.subgraphs() for value in body.inputs]
-    inner += [value for value in graph.initializers.values() if value.name not in values]
-    held = {str(value.name) for value in inner} | {*values}
-    for value in inner:
-        if value.name in names:
-            value.name = _free_name(str(value.name), held)
+    fresh = Names(model)
+    for value in [one for one in all_values(model) if one.name in names and one.name not in values]:
+        value.name = fresh.fresh(value.name, "own")
     for one, shape in taken:
         value = values[one.own]
         if not one.moved:
@@ -190,7 +187,7 @@ def _write_copy(
             continue
         outer = ir.Value(name=one.name, shape=None if shape is None else ir.Shape(shape), type=value.type)
         turned = ir.node("Transpose", [outer], attributes={"perm": list(one.axes)})
-        turned.name = turned.outputs[0].name = _free_name(one.own, held)
+        turned.name = turned.outputs[0].name = fresh.fresh(one.own, "turned")
         turned.outputs[0].shape, turned.outputs[0].type = value.shape, value.type
         ir.convenience.replace_all_uses_with(value, turned.outputs[0])
         graph.inputs[graph.inputs.index(value)] = outer
@@ -200,12 +197,3 @@ def _write_copy(
     outside = any(isinstance(value.const_value, ir.ExternalTensor) for value in graph.initializers.values())
     ir.save(model, written, external_data=f"{written.stem}.data" if outside else None)
     return written
-
-
-def _free_name(name: str, held: set[str]) -> str:
-    """A name that no value has yet."""
-    place = 0
-    while (found := f"{name}_{place}") in held:
-        place += 1
-    held.add(found)
-    return found

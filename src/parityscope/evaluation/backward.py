@@ -273,9 +273,11 @@ class _Derivative:
         node.output.extend(f"o{at}" if site else "" for at, site in enumerate(step.outputs))
         results = [(f"o{at}", values(site)) for at, site in enumerate(step.outputs) if site in own]
         results_shape = results[0][1].shape if results and results[0][1] is not None else ()
-        nodes, extra = _with_explicit_pads(node, inputs, results_shape)
-        if step.op_type in _RECURRENT:
-            nodes, extra = _with_whole_sequences(node, inputs)
+        nodes, extra = (
+            _with_whole_sequences(node, inputs)
+            if step.op_type in _RECURRENT
+            else _with_explicit_pads(node, inputs, results_shape)
+        )
         graph = onnx.GraphProto(name="step", node=nodes, initializer=extra)
         fed = [(f"i{at}", value) for at, value in enumerate(inputs) if value is not None and at not in held]
         graph.input.extend(declare_input(name, value, fixed=True) for name, value in fed)

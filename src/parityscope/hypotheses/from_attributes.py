@@ -82,9 +82,7 @@ def _group_edits(stretch: ComputedStretch, node: onnx.NodeProto) -> Iterator[Str
     others = [count for count in others if 0 < count < elements and count != groups and not elements % count]
 
     def whole(one: ComputedStretch, sample: int, count: int) -> np.ndarray:
-        given = one.value(sample, step.inputs[0])
-        if given is None:
-            raise KeyError(step.inputs[0])
+        given = one.known_value(sample, step.inputs[0])
         numbers = [np.full(count, array.flat[0], array.dtype) for array in held if array is not None]
         return one.compute(step, [given.reshape(given.shape[0], count, -1), *numbers]).reshape(given.shape)
 

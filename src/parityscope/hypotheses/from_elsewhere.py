@@ -82,9 +82,9 @@ def edit_of_move(
 
 
 def _edits_in_memory(size: int, by: int) -> Iterator[StretchEdit]:
-    for mode, filled in list(FILLED.items())[:2]:
+    for mode in ("wrap", "constant"):
         yield StretchEdit(
-            words=f"the result moved by {by} elements in memory, {filled}",
+            words=f"the result moved by {by} elements in memory, {FILLED[mode]}",
             bits=8 + math.log2(size),
             whole=lambda one, sample, m=mode: move_array(one.base[sample].reshape(-1), [(0, by)], m).reshape(
                 one.base[sample].shape

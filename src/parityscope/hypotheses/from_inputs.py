@@ -229,20 +229,13 @@ def edit_taking(stretch: ComputedStretch, words: str, bits: float, place: int, i
     return StretchEdit(
         words=words,
         bits=bits,
-        whole=lambda one, sample: one.run(sample, edit_of_input(place, "", 0, index, _known_value(one, sample, name))),
+        whole=lambda one, sample: one.run(sample, edit_of_input(place, "", 0, index, one.known_value(sample, name))),
         again=do_again_from(stretch, place, {index: name}),
     )
 
 
 def _is_alike(one: np.ndarray | None, other: np.ndarray) -> bool:
     return one is not None and one.shape == other.shape and one.dtype == other.dtype
-
-
-def _known_value(stretch: ComputedStretch, sample: int, name: str) -> np.ndarray:
-    array = stretch.value(sample, name)
-    if array is None:
-        raise KeyError(name)
-    return array
 
 
 def _input_change_edits(place: int, label: str, index: int, array: np.ndarray, count: int) -> Iterator[StretchEdit]:

@@ -100,7 +100,7 @@ def _maker_edits(stretch: ComputedStretch, place: int, index: int, maker: Progra
         return one.compute(maker, [array, *one.read(sample, maker)[1:]])
 
     def twice(one: ComputedStretch, sample: int) -> np.ndarray:
-        made = again(one, sample, _value_read(one, sample, place, index))
+        made = again(one, sample, one.known_value(sample, step.inputs[index]))
         return one.run(sample, edit_of_input(place, "", 0, index, made))
 
     once_more = NodeAgain(of=maker.outputs[0], reads=(step.inputs[index], *others))
@@ -114,13 +114,6 @@ def _maker_edits(stretch: ComputedStretch, place: int, index: int, maker: Progra
         behind = NodeAgain(of=maker.outputs[0], reads=(0, *others))
         written = (*do_again_from(stretch, place, {index: given}), behind)
         yield StretchEdit(words=f"exchanged with the {maker.op_type} before it", bits=7, whole=exchanged, again=written)
-
-
-def _value_read(stretch: ComputedStretch, sample: int, place: int, index: int) -> np.ndarray:
-    array = stretch.value(sample, stretch.steps[place].inputs[index])
-    if array is None:
-        raise KeyError(stretch.steps[place].inputs[index])
-    return array
 
 
 def _result_edits(stretch: ComputedStretch, step: ProgramStep) -> Iterator[StretchEdit]:

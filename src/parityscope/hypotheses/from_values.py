@@ -101,7 +101,7 @@ def functions_in_place(stretch: ComputedStretch, tensor: str, say: Callable[[str
         yield StretchEdit(
             words=say(name),
             bits=bits,
-            whole=lambda one, sample, f=function: f(as_float64(_known_value(one, sample, tensor))),
+            whole=lambda one, sample, f=function: f(as_float64(one.known_value(sample, tensor))),
             pointwise=(tensor, function) if name not in _STEPS else None,
         )
 
@@ -123,13 +123,6 @@ def _alike_inputs(stretch: ComputedStretch) -> list[str]:
         if array is not None and array.shape == base.shape and array.dtype == base.dtype:
             found.append(name)
     return found
-
-
-def _known_value(stretch: ComputedStretch, sample: int, name: str) -> np.ndarray:
-    array = stretch.value(sample, name)
-    if array is None:
-        raise KeyError(name)
-    return array
 
 
 def fitted_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
@@ -235,7 +228,7 @@ def _edits_with_others(
         # A vector may lie along any axis.
         views = [array.shape] if array.ndim != 1 else [(array.size, *(1,) * behind) for behind in range(len(shape))]
         sources += [
-            (repr(name), lambda one, sample, n=name, v=view: as_float64(_known_value(one, sample, n)).reshape(v))
+            (repr(name), lambda one, sample, n=name, v=view: as_float64(one.known_value(sample, n)).reshape(v))
             for view in views
             if len(view) <= len(shape) and all(a in (1, b) for a, b in zip(view[::-1], shape[::-1], strict=False))
         ]

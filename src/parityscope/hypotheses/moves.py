@@ -17,8 +17,6 @@ FILLED = {
     "maximum": "its largest value put in",
     "minimum": "its least value put in",
 }
-
-
 LINEAR = ("wrap", "constant", "edge")  # what is added up of the elements alone
 
 

@@ -193,6 +193,17 @@ class ComputedStretch:
         world = self.worlds[sample]
         return world.get(name, self.context.constants.get(name))
 
+    def known_value(self, sample: int, name: str) -> np.ndarray:
+        """As `value`.
+
+        Raises:
+            ParityError: it is not known.
+        """
+        array = self.value(sample, name)
+        if array is None:
+            raise ParityError(f"{name} was not observed")
+        return array
+
     def read(self, sample: int, step: ProgramStep) -> list[np.ndarray | None]:
         """What a step around the stretch reads.
 
@@ -334,10 +345,7 @@ class ComputedStretch:
     def _find_value(
         self, sample: int, own: Mapping[str, np.ndarray], name: str, changed: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        array = own[name] if name in own else changed[name] if name in changed else self.value(sample, name)
-        if array is None:
-            raise ParityError(f"{name} was not observed")
-        return array
+        return own[name] if name in own else changed[name] if name in changed else self.known_value(sample, name)
 
     def _edited_step(self, step: ProgramStep, edit: StretchEdit) -> ProgramStep:
         """The step with the edit's node: written once, as an edit that comes near is run many times."""

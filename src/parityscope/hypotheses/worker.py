@@ -81,10 +81,9 @@ class StretchTask:
 class EditCandidate:
     """What a search says of one edit, with what it predicts on the first sample.
 
-    `step` is the site of what it changes, `output` that of the stretch. `node`, `reads`, `again`, `behind` (as in
-    `StretchEdit`) and
-    `constants` are what does the same in a copy of the model, where something does. `equal` are the words of others that give the
-    same on every sample. `curve` is what is said, of a curve.
+    `step` is the site of what it changes, `output` that of the stretch. `node`, `reads`, `again`, `behind` (as in `StretchEdit`)
+    and `constants` are what does the same in a copy of the model, where something does. `equal` are the words of others that
+    give the same on every sample. `curve` is what is said, of a curve.
     """
 
     words: str

@@ -33,6 +33,7 @@ from parityscope.study.answering import IN_A_ROW, Answering, answer_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeVar
 
     from parityscope.backends import Session
     from parityscope.case import Sample
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.records import DecisionRule, ExecutedGraph, Policy, Skip
     from parityscope.study.answering import Failure
+
+    T = TypeVar("T")
 
 # Of each output, the samples whose parts are all kept, and predicted in any case; what any part is on the others is looked at by
 # its largest errors. Chosen: expectations vary less between samples than the margins.
@@ -246,9 +249,12 @@ def load_loops(samples: int) -> None:
 
 def tell_sides(ours: Session, theirs: Session) -> SidesTold:
     """What both sessions tell."""
-    notes = list(
-        filter(None, (theirs.environment.get("note", ""), _tell_axes(ours, theirs), _tell_rounding(ours, theirs)))
+    told = (
+        theirs.environment.get("note", ""),
+        _tell_alone(ours.reshaped, theirs.reshaped, _say_axes),
+        _tell_alone(ours.rounded, theirs.rounded, _say_rounding),
     )
+    notes = list(filter(None, told))
     return SidesTold(
         absent=(*ours.absent, *theirs.absent),
         executed=theirs.executed,
@@ -257,26 +263,21 @@ def tell_sides(ours: Session, theirs: Session) -> SidesTold:
     )
 
 
-def _tell_axes(ours: Session, theirs: Session) -> str:
-    """That the candidate alone gives an output with other axes of one than the model declares; "" where it does not."""
-    other = [name for name in theirs.reshaped if name not in ours.reshaped]
-    if not other:
-        return ""
-    given, declared = theirs.reshaped[other[0]]
+def _tell_alone(ours: Mapping[str, T], theirs: Mapping[str, T], say: Callable[[str, T, str], str]) -> str:
+    """What the candidate alone does to some outputs: said of the first, with the others named; "" where there is none."""
+    other = [name for name in theirs if name not in ours]
     more = f" (likewise {list_first(other[1:], _NAMED)})" if len(other) > 1 else ""
-    return f"{other[0]} is {list(given)} there and {list(declared)} in the model{more}: compared in the model's shape"
+    return say(other[0], theirs[other[0]], more) if other else ""
 
 
-def _tell_rounding(ours: Session, theirs: Session) -> str:
-    """That the candidate alone gives an output in a coarser float than the model declares; "" where it does not."""
-    other = [name for name in theirs.rounded if name not in ours.rounded]
-    if not other:
-        return ""
-    given, declared = theirs.rounded[other[0]]
-    more = f" (likewise {list_first(other[1:], _NAMED)})" if len(other) > 1 else ""
-    return (
-        f"{other[0]} is kept as {given} there and is {declared} in the model{more}: its rounding is no error of the run"
-    )
+def _say_axes(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], more: str) -> str:
+    given, declared = shapes
+    return f"{name} is {list(given)} there and {list(declared)} in the model{more}: compared in the model's shape"
+
+
+def _say_rounding(name: str, types: tuple[str, str], more: str) -> str:
+    given, declared = types
+    return f"{name} is kept as {given} there and is {declared} in the model{more}: its rounding is no error of the run"
 
 
 class _Answered(NamedTuple):

@@ -6,6 +6,7 @@
 * `predicting`: one sweep backwards tells what every edit does to the outputs, to first order;
 * `families`  : edits with one number to be fitted, whose number the adjoints give;
 * `ordering`  : which guess is evaluated next: kinds by turns, the best prediction and the shortest first;
+* `looking`   : the ways to look, in their order, and what part of the time each has;
 * `trying`    : exact evaluation of these, within a budget of estimated seconds;
 * `telling`   : which of those that explain all cannot be told apart, and what to record next.
 """

@@ -43,9 +43,8 @@ def try_entries(found: OutputsSearch) -> None:
     """What may be done to the inputs: kept, moved, usual scales, shifts and filters with what is fitted, all else."""
     trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
-    for guess in guesses_unpredicted(
-        entries, _KEPT
-    ):  # on one sample two of them may give the same, and on the others not
+    for guess in guesses_unpredicted(entries, _KEPT):
+        # Each of them: on one sample two may give the same, and on the others not.
         if not trials.explains and not trials.is_spent:
             trials.attempt(guess)
     trials.run_plain([Guess(site=site, kind=_MOVING, edit=edit) for site in entries for edit in edits_of_numbers(site)])
