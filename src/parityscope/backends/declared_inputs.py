@@ -111,7 +111,7 @@ def _taken_by_copy(model: Model, own: Model, target: Target) -> tuple[TakenInput
 
 def _stated_inputs(model: Model, own: Model, text: str) -> dict[str, str]:
     """What `inputs=` says, by own names; a name may hold colons itself, if only one reading makes sense."""
-    mine, its = {value.name for value in model.inputs}, {value.name for value in own.inputs}
+    mine, its = ([value.name for value in one.inputs] for one in (model, own))
     stated: dict[str, str] = {}
     for item in text.split(",") if text else []:
         parts = item.split(":")
