@@ -52,7 +52,10 @@ def cluster() -> Iterator[Any]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     head = {"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": port}
-    held = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+    with pytest.MonkeyPatch.context() as patch:
+        # The head forks a server for each client: gRPC's own handlers of forks close files that the child needs, now and then.
+        patch.setenv("GRPC_ENABLE_FORK_SUPPORT", "0")
+        held = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
     held.client_address = f"ray://127.0.0.1:{port}"
     for _ in range(2):
         held.add_node(num_cpus=1, wait=False)
