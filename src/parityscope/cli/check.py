@@ -40,9 +40,7 @@ def command(
     could not be judged.
     """
     from parityscope.api.shared.suites import BaselineAsked, SuiteAsked, report_check
-    from parityscope.report.check import FORMS
-    from parityscope.report.check.document import pair_as_data
-    from parityscope.report.check.text import pair_as_text, summary_as_text
+    from parityscope.report.check import FORMS, pair_as_data, pair_as_text, summary_as_text
 
     told.claim(FORMS)
     width, color = terminal_width()

@@ -1,10 +1,16 @@
-"""The view model of what changed: a title, labelled rows of the first screen, and whole tables for the page."""
+"""What changed between two studies -> text | json | html | markdown: the page of `parityscope diff`. All of it is pure."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.languages import say_in_language
+from parityscope.report._console import VERDICT_STYLES, print_labelled, print_paragraph
+from parityscope.report._markup import escape_markup, markdown_table
+from parityscope.report._page import TEMPLATES
+from parityscope.report._plain import document_head, plain_items
+from parityscope.report.forms import Forms, Page
 from parityscope.report.listed import view_closing
 from parityscope.report.words import (
     ABSENT,
@@ -21,6 +27,51 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from rich.console import Console
+
+    from parityscope.study.changes.comparing import StudyChanges
+
+_KIND = "diff"
+
+
+def changes_document(
+    found: StudyChanges,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    *,
+    places: tuple[str, str],
+    command: str = "",
+) -> dict[str, Any]:
+    """Everything that changed, as plain data; `places` are where both studies lie."""
+    return plain_items(
+        {
+            **document_head(command, kind=_KIND),
+            "verdict": found.verdict,
+            "before": _side_of(before, places[0]),
+            "after": _side_of(after, places[1]),
+            "outputs": found.outputs,
+            "facts": found.facts,
+            "causes": found.causes,
+            "layers": found.layers,
+            "layers_compared": found.layers_compared,
+            "precisions": [dict(zip(("node", "before", "after"), one, strict=True)) for one in found.precisions],
+            "seconds": found.seconds,
+            "nbytes": found.nbytes,
+            "skipped": found.skipped,
+        }
+    )
+
+
+def _side_of(document: Mapping[str, Any], place: str) -> dict[str, Any]:
+    return {
+        "study": place,
+        "created": document.get("created", ""),
+        "model": (document.get("model") or {}).get("name", ""),
+        "candidate": (document.get("candidate") or {}).get("target", ""),
+        "verdict": document.get("verdict", ""),
+    }
+
+
 _SYMBOLS = {
     "worse": ("\N{MULTIPLICATION X}", "beyond"),
     "better": ("\N{CHECK MARK}", "within"),
@@ -32,7 +83,7 @@ _MOST_OUTPUTS = 4
 _NAME = 60  # characters of a name in a row
 
 
-def view_changes(document: Mapping[str, Any]) -> dict[str, Any]:
+def _view_changes(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a terminal, a page and a comment show of a diff."""
     symbol, css = _SYMBOLS[document["verdict"]]
     before, after = document["before"], document["after"]
@@ -224,3 +275,60 @@ def _view_layer(layer: Mapping[str, Any]) -> dict[str, str]:
         "measure": "introduced" if layer["measure"] == "introduced" else "rel_l2",
         "errors": _told_change(*(format_percent(one, exact=True) for one in layer["errors"])),
     }
+
+
+def _print_changes(console: Console, model: Mapping[str, Any]) -> None:
+    """Writes the view of what changed."""
+    from rich.text import Text
+
+    told = f"{model['symbol']} {model['model']}: {say_in_language(model['title'])}"
+    console.print(Text(told, style=VERDICT_STYLES[model["css"]]))
+    print_paragraph(console, model["basis"], "dim", indent=1)
+    print_labelled(console, [(row["label"], row["text"]) for row in model["rows"]])
+
+
+_MOST = 30  # rows of a table; chosen, a screen
+
+
+def _changes_as_markdown(document: Mapping[str, Any]) -> str:
+    """`document` as text."""
+    return "\n".join(_list_lines(_view_changes(document))) + "\n"
+
+
+def _list_lines(view: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### {view['symbol']} {escape_markup(view['model'])}: {escape_markup(say_in_language(view['title']))}"
+    yield ""
+    yield escape_markup(view["basis"])
+    outputs = [one for one in view["outputs"] if one["change"] != "same"]
+    yield from markdown_table(
+        ("output", "change", "verdict", "differs by (relative L2)"),
+        [(one["name"], one["change"], one["verdicts"], one["errors"]) for one in outputs],
+        most=_MOST,
+    )
+    yield from markdown_table(
+        ("changed", "was", "now", "why that may matter"),
+        [(f"{one['place']} {one['name']}", one["before"], one["after"], one["matters"]) for one in view["facts"]],
+        most=_MOST,
+    )
+    yield from markdown_table(
+        ("cause", "", "at"),
+        [(one["change"], f"{one['code']} {one['title']}", one["place"]) for one in view["causes"]],
+        most=_MOST,
+    )
+    yield from markdown_table(
+        ("layer", "operator", "error"),
+        [(one["node"], one["op_type"], one["errors"]) for one in view["layers"]],
+        most=_MOST,
+    )
+    yield from markdown_table(
+        ("not compared", "why"), [(one["what"], one["reason"]) for one in view["skipped"]], most=_MOST
+    )
+
+
+FORMS = Forms(
+    title="a diff",
+    view=_view_changes,
+    show=_print_changes,
+    page=Page(template=TEMPLATES / "diff.html.j2"),
+    others={"markdown": _changes_as_markdown},
+)
