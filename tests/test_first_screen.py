@@ -45,6 +45,17 @@ def test_the_five_questions_are_answered_in_their_order_and_few_lines() -> None:
     assert "study/report.html  (--all" in lines[-1]
 
 
+def test_what_stands_in_brackets_gives_way_where_there_is_no_room() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    document["findings"][0]["claim"] = (
+        "The images are letterboxed (bilinear) and cut (by the short side, with a border)"
+    )
+    wide, narrow = (render_first_screen(document, width=width) for width in (200, 60))
+    assert "cut (by the short side, with a border)" in wide
+    assert "(by the short side, with a border)" not in " ".join(narrow.split())
+    assert len(narrow.splitlines()) <= LINES
+
+
 def test_what_was_tried_stands_before_the_search_however_much_of_the_model_it_keeps() -> None:
     document = copy.deepcopy(documents.detector(16))
     (kept, *_) = document["findings"][0]["repairs"]

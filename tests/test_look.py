@@ -62,6 +62,29 @@ def test_without_samples_they_are_generated_and_that_is_said(capsys: pytest.Capt
     assert "样本是生成的" in text
 
 
+def test_the_next_command_reads_the_samples_as_this_one_did(capsys: pytest.CaptureFixture[str]) -> None:
+    save(ROWS.replace("{SIZE}", "{0.5}"))
+    np.savez("x.npz", x=np.ones((6, 10), np.float32))
+    text = look(capsys, "--inputs", "x.npz", "--stacked", "--samples", "2")
+    assert "parityscope diagnose m.onnx --candidate TARGET --inputs x.npz --stacked --samples 2" in text
+
+
+def test_a_sample_that_cannot_be_read_is_told_by_every_verb_that_goes_on_without_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    save(ROWS.replace("{SIZE}", "{0.5}"))
+    Path("samples").mkdir()
+    for number in range(2):
+        np.savez(f"samples/{number}.npz", x=np.full((1, 10), number + 1, np.float32))
+    Path("samples/2.npz").write_bytes(b"damaged")
+    data = ("m.onnx", "--inputs", "samples")
+    assert "Missing sample 2 (2.npz): 2.npz cannot be read" in look(capsys, *data[1:], status=3)
+    for words in (("run", *data, "-o", "recording"), ("repair", *data, "--low", "bf16", "-o", "r.onnx")):
+        assert exit_status(*words) == 3
+        told = capsys.readouterr()
+        assert "sample 2 (2.npz): 2.npz cannot be read" in told.out + told.err
+
+
 @pytest.mark.parametrize("kind", ["npy", "png", "wav", "json"])
 def test_samples_beside_the_model_are_found(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     save({"png": IMAGES, "wav": SOUND}.get(kind, ROWS.replace("{SIZE}", "{0.5}")))

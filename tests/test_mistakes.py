@@ -137,6 +137,7 @@ MISTAKES = [
     ("run m.onnx --inputs x.npz -o folder", "a recording is never overwritten", "choose another -o"),
     ("repair m.onnx --inputs x.npz --low f16 -o m.onnx", "m.onnx is the model itself", "choose another -o"),
     ("predict m.onnx --inputs x.npz -o out.pdf", "has no suffix", "use .html, .json, .md or .txt"),
+    (f"{ASKED} --real bad.npz", "bad.npz cannot be read", "check that the file is whole"),
     # studies and codes
     ("report nope", "there is no study at nope", "`diagnose`"),
     ("report m.onnx", "m.onnx cannot be read as a study", "give the folder that it wrote"),

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from parityscope import private_folders
-from parityscope.private_folders import MARKER, is_private, scratch_folder
+from parityscope.forking import fork_child
+from parityscope.private_folders import MARKER, is_private, lasting_folder, scratch_folder
 from parityscope.whole_files import write_whole
 
 _HELD = """import sys, time
@@ -77,6 +78,20 @@ def test_what_a_killed_process_left_is_swept_up_and_nothing_else(place: Path) ->
     assert (theirs / "thesis.txt").exists()
     assert linked.is_symlink()
     assert marked.exists()
+
+
+def test_a_forked_child_leaves_none_of_its_lasting_folders_and_all_of_its_parents(place: Path) -> None:
+    kept = lasting_folder("of-the-parent")
+
+    def work() -> bytes:
+        (lasting_folder("of-the-child") / "copy.onnx").write_bytes(b"large")
+        return str(lasting_folder("of-the-parent")).encode()
+
+    child = fork_child(work)
+    os.waitpid(child.number, 0)
+    assert Path(child.sent().decode()) == kept
+    assert kept.is_dir()
+    assert not [folder for folder in place.iterdir() if "of-the-child" in folder.name]
 
 
 def test_a_folder_that_others_may_write_to_is_not_private(tmp_path: Path) -> None:

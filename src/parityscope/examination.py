@@ -215,6 +215,7 @@ class Examination:
     progress: Progress = ignore_progress
     keep: Callable[[dict[str, Any]], None] | None = None
     peer: Target | None = None
+    real: Inputs | None = None
     only: frozenset[str] | None = None
     question: Mapping[str, Any] = field(default_factory=_empty_mapping)
     command: str = ""
@@ -234,7 +235,6 @@ class Examination:
     tensors: Mapping[str, Pair] = field(default_factory=_empty_mapping)
     layers: Layers | None = None
     # Why, what repairs it, and is it repaired?
-    real: Inputs | None = None
     end: float = math.inf
     explanations: Mapping[str, Explanation] = field(default_factory=_empty_mapping)
     lab: Lab | None = None

@@ -8,6 +8,7 @@ another thread held is never given back there: a thread of ours that imports and
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -30,6 +31,8 @@ _SIXTEENTH = 1 << 16  # bytes that are read at once
 _own_end: int | None = None  # of the pipe to the process that forked this one
 _POOL = "parityscope's pool: "
 _started: list[threading.Thread] = []  # those that hold locks while they work
+_last: list[Callable[[], object]] = []  # what is done when this process ends, behind what is the parent's to do
+_of_parent = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +73,8 @@ def fork_child(work: Callable[[], bytes]) -> Forked:
     gc.disable()
     child = os.fork()
     if child == 0:
-        global _own_end  # noqa: PLW0603 - the child is this process from here on
-        _own_end = its
+        global _own_end, _of_parent
+        _own_end, _of_parent = its, len(_last)  # what is let go would be done
         gc.freeze()
         if collects:
             gc.enable()
@@ -81,6 +84,8 @@ def fork_child(work: Callable[[], bytes]) -> Forked:
             while found:
                 found = found[os.write(its, found) :]
         finally:
+            with contextlib.suppress(Exception):
+                _do_last()
             os._exit(int(Exit.UNUSABLE))  # whatever happened: what is below in the stack is the parent's to go on with
     if collects:
         gc.enable()
@@ -121,6 +126,17 @@ def _await_started() -> None:
 if hasattr(os, "register_at_fork"):
     # A pool of the parent takes work that none of its threads is there to do.
     os.register_at_fork(before=_await_started, after_in_child=kept_pool.cache_clear)
+
+
+def when_process_ends(work: Callable[[], object]) -> None:
+    """Has `work` done when this process ends: a forked child does it too, and none of what its parent has to do."""
+    _last.append(work)
+
+
+@atexit.register
+def _do_last() -> None:
+    while len(_last) > _of_parent:
+        _last.pop()()
 
 
 def tell_parent(line: str) -> None:

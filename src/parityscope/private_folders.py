@@ -8,7 +8,6 @@ are ours by owner, mode, name and marker, and whose marker nobody locks; links a
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import functools
@@ -20,6 +19,8 @@ import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from parityscope.forking import when_process_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,7 @@ def scratch_folder(what: str) -> Iterator[Path]:
 def lasting_folder(what: str) -> Path:
     """An empty folder as `scratch_folder`, the same for all that ask, which is gone when the process ends."""
     held = contextlib.ExitStack()
-    atexit.register(held.close)
+    when_process_ends(held.close)
     return held.enter_context(scratch_folder(what))
 
 

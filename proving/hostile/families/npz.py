@@ -300,7 +300,10 @@ def wrong_samples(folder: Path, draw: Draw) -> Ask:
     )
     np.savez(folder / "x.npz", **arrays)
     # A plain name of the only array is taken as the only input, and said.
-    return _ask(folder, draw, ANSWERED if arrays.keys() <= {"z", "X"} and arrays else REFUSED)
+    if arrays.keys() <= {"z", "X"} and arrays:
+        return _ask(folder, draw, ANSWERED)
+    lost = any(array.dtype.kind == "f" and np.isnan(array).all() for array in arrays.values() if array.size)
+    return _ask(folder, draw, REFUSED | {3} if lost else REFUSED)
 
 
 def stacked(folder: Path, draw: Draw) -> Ask:

@@ -128,8 +128,8 @@ def images(folder: Path, draw: Draw) -> Ask:
         ("2.webp", b"RIFF\xff\xff\xff\xffWEBPVP8 " + draw.noise(60)), ("2.ppm", b"P6 9 9 255\n"), ("2.ico", b"\0\0\1\0" + b"\xff" * 40), ("2.txt", b"not an image"),
     ))  # fmt: skip
     (place / name).write_bytes(content)
-    # A file of no known kind is no image, and whoever has it lie there is answered.
-    return Ask(_about(folder, draw), REFUSED if name[2:] not in {"eps", "ico", "txt"} else ANSWERED, writes=_LATER)
+    # A file of no known kind is no image, and whoever has it lie there is answered; one among others that cannot be read is told.
+    return Ask(_about(folder, draw), REFUSED | {3} if name[2:] not in {"eps", "ico", "txt"} else ANSWERED, writes=_LATER)
 
 
 def special_image(folder: Path, draw: Draw) -> Ask:
@@ -261,7 +261,7 @@ def metrics(folder: Path, draw: Draw) -> Ask:
         "topk_agreement?k=0", "topk_agreement?k=-1", "topk_agreement?k=evil", "topk_agreement?k=" + "9" * 40, "m.py:nan?better=evil", "\x1b[31m", "", "miou?ignore=x",
     ))  # fmt: skip
     words = ("verify", "model.onnx", "--before", "sim:f16", "--after", "ort", "--inputs", "samples", "--no-timing", "--metric", which)
-    return Ask(words, ANY - {0, 1} if which == "top1?" else REFUSED, writes=("__pycache__",), runs=True)
+    return Ask(words, ANSWERED if which == "top1?" else REFUSED, writes=("__pycache__",), runs=True)
 
 
 def right(folder: Path, draw: Draw) -> Ask:
@@ -303,7 +303,7 @@ def saved_steps(folder: Path, draw: Draw) -> Ask:
         ("run", "model.onnx", "--inputs", "photos", "--preprocess", "prepare.toml", "-o", "recording"),
         ("preprocessing", "prepare.toml", "right.toml", "--images", "photos"),
     ))
-    return Ask(words, REFUSED, writes=_LATER)
+    return Ask(words, ANSWERED if which == "nested" else REFUSED, writes=_LATER)  # folders in it are classes
 
 
 FAMILY = Family("recipes", (

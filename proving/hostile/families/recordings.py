@@ -259,13 +259,13 @@ def options(folder: Path, draw: Draw) -> Ask:
 
 
 def by_order(folder: Path, draw: Draw) -> Ask:
-    """Recordings paired in order, of another number than the samples."""
+    """Recordings paired in order, of another number than the samples: none may be missing, and what is behind the last is left."""
     place = write_answers(folder, "rec")
-    if draw.turn((True, False)):
+    if fewer := draw.turn((True, False)):
         (place / "000002.npz").unlink()
     else:
         (place / "000003.npz").write_bytes((place / "000002.npz").read_bytes())
-    return Ask(_about(folder, draw, options="&pair=order"), ANY - {0})
+    return Ask(_about(folder, draw, options="&pair=order"), ANY - {0} if fewer else ANSWERED)
 
 
 def wrong(folder: Path, draw: Draw) -> Ask:

@@ -252,7 +252,9 @@ def wrong_answers(folder: Path, draw: Draw) -> Ask:
         )
     )
     (folder / "y.safetensors").write_bytes(described(entry, content, "y"))
-    return Ask((*about_answers(folder, draw, "y.safetensors"), "--samples", "1"), frozenset({2, 3}))
+    # One that lacks the batch axis gets it back.
+    status = ANSWERED if content == y.tobytes() else frozenset({2, 3})
+    return Ask((*about_answers(folder, draw, "y.safetensors"), "--samples", "1"), status)
 
 
 def right(folder: Path, draw: Draw) -> Ask:

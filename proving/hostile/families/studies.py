@@ -268,7 +268,7 @@ def other_files(folder: Path, draw: Draw) -> Ask:
     if which == "model":
         write_model(folder)
     if which == "samples":
-        write_answers(folder, "samples2", lambda x: x)
+        write_answers(folder, "samples2", lambda x: x * 2)  # under another name: a sole input is taken under any
         (folder / "samples" / "000001.npz").write_bytes((folder / "samples2" / "000001.npz").read_bytes())
     right = frozenset({0}) | REFUSED if which == "peer" else REFUSED
     return Ask(("experiment", "study", draw.turn(("RNG001-1", "RNG002-1"))), right)

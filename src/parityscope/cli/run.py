@@ -11,6 +11,7 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli.shell.progress import name_caller
 from parityscope.errors import Exit, ParityError
+from parityscope.languages import say_in_language
 from parityscope.request import Data
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def command(
     if alone and written not in {"npz", FILES[output.suffix.lower()]}:
         raise ParityError(f"{output} says by its ending what is written, and not {written}", fix="leave --format out")
     with open_request(data.make_request(model, target)) as asked:
-        count = len(asked.case.inputs)
+        count, left_out = len(asked.case.inputs), asked.case.inputs.not_judged
 
         def run_samples(folder: Path) -> Iterator[WrittenSample]:
             for sample, held in record_samples(asked, all_tensors=all_tensors, caller=name_caller(quiet=quiet)):
@@ -73,4 +74,6 @@ def command(
     print(output)
     if not quiet:
         print(f"{count} samples recorded in {output}", file=sys.stderr)
-    return Exit.WITHIN
+    for skip in left_out:
+        print(say_in_language(f"{skip.what}: {skip.reason}"), file=sys.stderr)
+    return Exit.INCOMPLETE if any(skip.asked for skip in left_out) else Exit.WITHIN

@@ -26,6 +26,7 @@ from parityscope.report._console import (
     print_table,
     write_to_console,
 )
+from parityscope.report.screen_rows import without_bracket
 from parityscope.report.view import view_answer, view_study
 from parityscope.report.words import ABSENT, shorten_name
 
@@ -83,13 +84,23 @@ def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str
 
 
 def _rows_that_fit(found: Mapping[str, Any], width: int) -> list[dict[str, str]]:
-    """The rows of an answer; of one that is too long without further ways to the same end, the last of them first."""
+    """The rows of an answer; of one that is too long without further ways to the same end, the last of them first.
+
+    Where that is not enough, what stands in brackets gives way, in the longest row first.
+    """
     rows = list(found["rows"])
     labels = [row["label"] for row in rows]
     fix = labels.index("Fix") if "Fix" in labels else len(rows)
     further = [place for place, label in enumerate(labels) if place > fix and label == "or"]
     while further and _count_lines(found, rows, width) > _MOST_ANSWER:
         del rows[further.pop()]
+    while _count_lines(found, rows, width) > _MOST_ANSWER:
+        shorter = {place: without_bracket(row["text"]) for place, row in enumerate(rows)}
+        wordy = [place for place, text in shorter.items() if text != say_in_language(rows[place]["text"])]
+        if not wordy:
+            break
+        longest = max(wordy, key=lambda place: columns_of(say_in_language(rows[place]["text"])))
+        rows[longest] = {**rows[longest], "text": shorter[longest]}
     return rows
 
 

@@ -29,7 +29,15 @@ from parityscope.report.repair_effects import (
     is_proved,
     runtime_of,
 )
-from parityscope.report.screen_rows import LINE, SHORTER, cut_text, first_sentence, make_row
+from parityscope.report.screen_rows import (
+    LINE,
+    MOST_NOTES,
+    SHORTER,
+    cut_text,
+    first_sentence,
+    make_row,
+    rows_of_missing,
+)
 from parityscope.report.words import (
     LONGEST_NAME,
     as_number,
@@ -46,7 +54,6 @@ if TYPE_CHECKING:
     from parityscope.report.screen_rows import Row
 
 _ALL = 0.995  # of the error, which three digits call all of it
-_MOST_NOTES = 2
 _MEASURES = frozenset({"record", "reduce"})  # repairs that measure: they have a row of their own
 _BY_ROWS = " --budget top1_agreement=0.99"  # the best of so many rows stays; chosen, as `NOTICED`
 _MOST_KINDS = 3  # of faults that were ruled out; chosen
@@ -348,7 +355,7 @@ def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Ite
             or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
         )
     ]
-    most = 1 if document.get("verdict") == "beyond" else _MOST_NOTES
+    most = 1 if document.get("verdict") == "beyond" else MOST_NOTES
     yield from (make_row("Note", cut_text(one, SHORTER)) for one in notes[:most])
 
 
@@ -373,18 +380,16 @@ def _is_told_by(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]])
 def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """Outputs without a verdict, and what was asked for and not done, with the fix."""
     outputs = [one for one in document.get("outputs", ()) if one.get("verdict") == "incomplete"]
-    for place, one in enumerate(outputs[:_MOST_NOTES], start=1):
+    for place, one in enumerate(outputs[:MOST_NOTES], start=1):
         text = cut_text(f"output '{name_output(one)}': {clean(one.get('reason', ''))}", SHORTER)
-        others = len(outputs) - place if place == _MOST_NOTES else 0
+        others = len(outputs) - place if place == MOST_NOTES else 0
         note = (
             f"and likewise at {format_count(others)} more of {format_count(len(document['outputs']))} outputs"
             if others
             else ""
         )
         yield make_row("Missing", text, note=note)
-    for skip in [one for one in skipped if one["asked"]][:_MOST_NOTES]:
-        note = f"fix: {skip['fix']}" if skip["fix"] else ""
-        yield make_row("Missing", cut_text(f"{skip['what']}: {skip['reason']}", SHORTER), note=note)
+    yield from rows_of_missing(skipped)
 
 
 def _name_missed(skipped: Sequence[Mapping[str, Any]]) -> str:
@@ -393,7 +398,7 @@ def _name_missed(skipped: Sequence[Mapping[str, Any]]) -> str:
     names = [str(one) for each in gaps for one in (each["names"] or [each["what"]])]
     words = [_INSIDE.get(name) or _EXPERIMENT.sub("whether ", _SEARCHED.sub(_CHANGES, name)) for name in names]
     words = [word for place, word in enumerate(words) if word != _CHANGES or place == words.index(word)]
-    told = [cut_text(word, LINE) for word in words[:_MOST_NOTES]]
+    told = [cut_text(word, LINE) for word in words[:MOST_NOTES]]
     return ", ".join([*told, *([f"{format_count(len(words) - len(told))} more"] if len(words) > len(told) else [])])
 
 

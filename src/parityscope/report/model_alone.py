@@ -10,10 +10,12 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import forecast
+from parityscope.report._skips import view_skips
 from parityscope.report.as_text import print_first_screen
 from parityscope.report.forecast.view import view_forecast
 from parityscope.report.forms import Forms
-from parityscope.report.screen_rows import cut_text, first_sentence, make_row
+from parityscope.report.offered import data_words
+from parityscope.report.screen_rows import cut_text, first_sentence, make_row, rows_of_missing
 from parityscope.report.words import as_number, clean, format_count, format_percent, shorten_name
 
 if TYPE_CHECKING:
@@ -65,17 +67,18 @@ def _list_rows(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
             "File" if not place else "and", f"{cut_text(first_sentence(one['claim']), _LONGEST)} [{clean(one['code'])}]"
         )
     path, inputs = str(document["model"]["path"]), document["inputs"]
-    data = "DATA" if inputs["generated"] else str(document["data"] or "DATA")
+    data = " ".join(data_words({"inputs": "DATA"} if inputs["generated"] else document["data"]))
     if any(one["lost"] for one in document["formats"]):
         fixed = f"{document['model']['name']}.f16.onnx"
-        command = shlex.join(["parityscope", "repair", path, "--inputs", data, "--low", "f16", "-o", fixed])
+        command = f"{shlex.join(['parityscope', 'repair', path])} {data} {shlex.join(['--low', 'f16', '-o', fixed])}"
         yield make_row("Next", "keep in FP32 what FP16 breaks, and no more:", command=command)
     else:
         yield make_row(
             "Next",
             "hold a deployment against it:",
-            command=shlex.join(["parityscope", "diagnose", path, "--candidate", "TARGET", "--inputs", data]),
+            command=f"{shlex.join(['parityscope', 'diagnose', path, '--candidate', 'TARGET'])} {data}",
         )
+    yield from rows_of_missing(view_skips(document))
     if inputs["generated"]:
         yield make_row("Note", _GENERATED)
 

@@ -89,7 +89,7 @@ def repair_command(document: Mapping[str, Any]) -> str:
     if declared not in {"f16", "bf16"} or not path:
         return ""
     asked = (document.get("question") or {}).get("asked") or {}
-    given = "".join(f" {word}" for word in (*_data_words(asked), *_words_of_policy(document)))
+    given = "".join(f" {word}" for word in (*data_words(asked), *_words_of_policy(document)))
     fixed = shlex.quote(f"{PurePath(path).stem}.fixed.onnx")
     return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
 
@@ -116,7 +116,7 @@ def _verify_command(document: Mapping[str, Any], file: str, *, typed: bool = Fal
         after = format_target(with_option(plain, "model", file))
     except ParityError:  # of a document from elsewhere
         return ""
-    given = "".join(f" {word}" for word in (*_data_words(asked), *_words_of_policy(document)))
+    given = "".join(f" {word}" for word in (*data_words(asked), *_words_of_policy(document)))
     reference = clean(asked.get("reference") or _REFERENCE)
     beside = "" if reference == _REFERENCE else f" --reference {shlex.quote(reference)}"
     before = shlex.quote(clean(asked.get("candidate") or ran))
@@ -133,7 +133,7 @@ def proof_command(document: Mapping[str, Any], file: str) -> str:
     path = shlex.quote(clean((document.get("model") or {}).get("path") or ""))
     before = clean(asked.get("candidate") or "")
     known = known_backend(str((document.get("candidate") or {}).get("backend") or "none"))
-    given = "".join(f" {word}" for word in (*_data_words(asked), *_words_of_policy(document)))
+    given = "".join(f" {word}" for word in (*data_words(asked), *_words_of_policy(document)))
     if known is not None and known.simulates:
         if not before:
             return ""
@@ -238,7 +238,7 @@ def _with_file(
     return {**shown, "command": command or shown["command"], "tools": tools, "tried_file": path if within else ""}
 
 
-def _data_words(asked: Mapping[str, Any]) -> Iterator[str]:
+def data_words(asked: Mapping[str, Any]) -> Iterator[str]:
     """The options that say what the samples were, for another command on the same ones."""
     for name in ("inputs", "preprocess"):
         if asked.get(name):

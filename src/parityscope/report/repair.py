@@ -89,7 +89,7 @@ def repair_document(
             "sensing": outcome.sensing,
             "casts": outcome.casts_written,
             "blocks": outcome.blocks,
-            "skipped": outcome.skipped,
+            "skipped": (*inputs.not_judged, *outcome.skipped),
             "seconds": outcome.seconds,
         }
     )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 from parityscope.languages import columns_of, say_in_language
 from parityscope.report.words import LONGEST_NAME, clean, name_once, shorten_name
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
 Row = dict[str, str]
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
 LONGEST, SHORTER, LINE = 290, 170, 84
+MOST_NOTES = 2
 _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chinese has them
 # Between two statements of a text.
 _BETWEEN = re.compile(r"; |；|(?<=[a-z0-9)'\"%])\. (?=['A-Z])|。(?=.)")  # noqa: RUF001 - as Chinese has them
@@ -19,6 +24,13 @@ _GAP = " … "
 def make_row(label: str, text: str, *, command: str = "", note: str = "") -> Row:
     """A row of the first screen as plain data."""
     return {"label": label, "text": text, "command": command, "note": note}
+
+
+def rows_of_missing(skipped: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+    """The first of what was asked for and not done, with the fix; `skipped` as `view_skips` gives it."""
+    for skip in [one for one in skipped if one["asked"]][:MOST_NOTES]:
+        note = f"fix: {skip['fix']}" if skip["fix"] else ""
+        yield make_row("Missing", cut_text(f"{skip['what']}: {skip['reason']}", SHORTER), note=note)
 
 
 def first_sentence(text: object) -> str:
@@ -35,11 +47,18 @@ def cut_text(text: str, longest: int = LONGEST) -> str:
     """
     told = name_once(say_in_language(text))
     told = " ".join(shorten_name(word, LONGEST_NAME) for word in told.split(" "))
-    while columns_of(told) > longest and (places := list(_BRACKETS.finditer(told))):
-        told = told[: places[-1].start()] + told[places[-1].end() :]
+    while columns_of(told) > longest and (shorter := without_bracket(told)) != told:
+        told = shorter
     while columns_of(told) > longest and (places := list(_BETWEEN.finditer(told))):
         told = told[: places[-1].start()]
     return told if columns_of(told) <= longest else _without_middle(told, longest)
+
+
+def without_bracket(text: str) -> str:
+    """A sentence in the language that is spoken, without what it says last in brackets; as it is where it says nothing so."""
+    told = say_in_language(text)
+    places = list(_BRACKETS.finditer(told))
+    return told[: places[-1].start()] + told[places[-1].end() :] if places else told
 
 
 def _without_middle(text: str, longest: int) -> str:

@@ -114,7 +114,13 @@ def open_request(request: Request) -> Iterator[Examination]:
         seen = _own_inputs(request.candidate_inputs, candidate, inputs, model, own)
         case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=seen)
         yield Examination(
-            request=request, case=case, reference=reference, candidate=candidate, peer=peer, skipped=left_out
+            request=request,
+            case=case,
+            reference=reference,
+            candidate=candidate,
+            peer=peer,
+            skipped=left_out,
+            real=_load_real(request, model, Path(spool, "real")),
         )
 
 
@@ -156,19 +162,14 @@ def _open_recorded(request: Request, policy: Policy, candidate: Target, folder: 
     return Examination(request=request, case=case, reference=reference, candidate=candidate, peer=None)
 
 
-def load_real(examination: Examination) -> Inputs | None:
-    """The real samples that the user gave to hold the inputs against, if any; what is read once is kept in the folder.
-
-    Raises:
-        ParityError: they cannot be read.
-    """
-    request = examination.request
+def _load_real(request: Request, model: Model, spool: Path) -> Inputs | None:
+    """The real samples that the user gave to hold the inputs against, if any; what is read once is kept in `spool`."""
     if not request.real:
         return None
     return load_inputs(
-        examination.case.model,
+        model,
         request.real,
-        spool=examination.folder / "real",
+        spool=spool,
         stacked=request.stacked,
         preprocess=request.preprocess,
         memory=request.memory,

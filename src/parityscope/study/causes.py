@@ -21,7 +21,6 @@ from parityscope.diagnosis import SPENT, TimeSpentError, identity_of, run_experi
 from parityscope.errors import ParityError
 from parityscope.examination import Answers
 from parityscope.records import Skip
-from parityscope.study._opening import load_real
 from parityscope.study.bench import open_bench
 from parityscope.study.neighbour_targets import unoptimized_target
 
@@ -71,7 +70,7 @@ def hold_against_peer(known: Examination) -> Examination:
 def test_causes(known: Examination) -> Examination:
     """With the diagnosis of all experiments, and with the causes that show once others are put right in a copy."""
     seconds, beyond = known.request.seconds, known.verdict == "beyond"
-    known = replace(known, real=load_real(known), answers=known.answers or Answers(), end=time.monotonic() + seconds)
+    known = replace(known, answers=known.answers or Answers(), end=time.monotonic() + seconds)
     with open_bench(known, end=known.end, folder=known.folder) as bench:
         asked = replace(known, bench=bench) if beyond else replace(known, twice=second_run(known))
         tested = run_experiments(_with_lab(asked))

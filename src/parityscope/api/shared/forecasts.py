@@ -107,6 +107,7 @@ def _look_document(model: Model, taken: Inputs, data: Data, caller: Caller) -> t
     said = report_lint(model.path, _LOOKED_AT, caller=caller).document
     found = forecast(model, taken, _LOOKED_AT, ForecastSettings(memory=data.memory, draws=1), progress=caller.progress)
     beside = next((str(model.path.parent / name) for name in [next(iter(taken)).name] if name.endswith(".npz")), "")
-    named = str(data.inputs) if isinstance(data.inputs, str | Path) and data.inputs else beside
+    given = data.inputs if isinstance(data.inputs, str | Path) and data.inputs else beside
+    read = {one: getattr(data, one) for one in ("preprocess", "stacked", "shapes", "samples", "seed")}
     held = forecast_document(found, model, taken, command=caller.command)
-    return {**held, "lint": said, "data": named}, found
+    return {**held, "lint": said, "data": {"inputs": str(given or "DATA"), **read}}, found

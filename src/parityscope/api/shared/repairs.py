@@ -114,6 +114,8 @@ def report_repair(path: Path, data: Data, asked: RepairAsked, *, caller: Caller 
     if place is not None and found and held is None:
         _write_plan(place, outcome, task)
     status = Exit.WITHIN if has_succeeded(document) else _EXITS[outcome.verdict]
+    if status == Exit.WITHIN and any(skip.asked for skip in task.inputs.not_judged):
+        status = Exit.INCOMPLETE
     return Report(document=document, record=outcome, forms=FORMS, exit=status)
 
 
