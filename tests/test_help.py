@@ -71,6 +71,12 @@ def test_examples_are_commands_that_can_be_typed(verb: str) -> None:
         known.commands[verb].make_context(verb, words if first == verb else [first, *words])
 
 
+@pytest.mark.parametrize("page", ["commands.md", "commands.zh.md"])
+def test_every_verb_has_a_row_in_the_documents(page: str) -> None:
+    table = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert not [verb for verb in VERBS if f"\n| `{verb}" not in table]
+
+
 def test_options_are_grouped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     text = helped(["diagnose"], capsys, monkeypatch)
     heads = re.findall(r"^(\w[\w ]+):$", text, re.MULTILINE)
