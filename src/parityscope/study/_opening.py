@@ -251,11 +251,15 @@ def _own_inputs(
         if not is_recording(candidate) or not recorded or not (Path(recorded) / "inputs").is_dir():
             return None
         data = Path(recorded) / "inputs"
-    path = Path(data)
-    stored = stored_arrays(path)
+    try:
+        stored, files = stored_arrays(Path(data))
+    except ParityError:
+        if asked:
+            raise
+        return None  # blobs and the like, beside outputs that can be read
     if asked:  # what cannot be read is said before anything is run
         stored.read(0, stored.names(0))
-    match = match_recordings(stored, stored.labels if path.is_dir() else (), candidate.option("pair", "name"))
+    match = match_recordings(stored, files, candidate.option("pair", "name"))
 
     def read(index: int) -> Mapping[str, np.ndarray]:
         place = match(inputs.sample(index))
