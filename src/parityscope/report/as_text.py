@@ -122,7 +122,9 @@ def _print_answer(
 
 
 def _width_of_labels(found: Mapping[str, Any]) -> int:
-    return max((columns_of(say_in_language(row["label"])) for row in found["rows"]), default=0) + len(INDENT) // 2
+    """Whole indents, as commands are set in by those."""
+    longest = max((columns_of(say_in_language(row["label"])) for row in found["rows"]), default=0)
+    return (longest // len(INDENT) + 1) * len(INDENT)
 
 
 def _print_row(console: Console, row: Mapping[str, str], width: int) -> None:
