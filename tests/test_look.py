@@ -83,6 +83,10 @@ def test_a_sample_that_cannot_be_read_is_told_by_every_verb_that_goes_on_without
         assert exit_status(*words) == 3
         told = capsys.readouterr()
         assert "sample 2 (2.npz): 2.npz cannot be read" in told.out + told.err
+        assert exit_status(*words[:-1], f"again-{words[-1]}", "--allow-skipped", "40%") == 0
+        told = capsys.readouterr()
+        assert "sample 2 (2.npz): 2.npz cannot be read" in told.out + told.err
+    look(capsys, *data[1:], "--allow-skipped", "40%")
 
 
 @pytest.mark.parametrize("kind", ["npy", "png", "wav", "json"])

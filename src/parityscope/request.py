@@ -33,7 +33,10 @@ def _refuse_text(asked: Data | Request) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """DATA and how it is read, for what asks about a model alone; `memory` is in bytes. Empty and None say nothing."""
+    """DATA and how it is read, for what asks about a model alone; `memory` is in bytes. Empty and None say nothing.
+
+    Up to the share `allow_skipped` of all samples may be damaged or hold a NaN without that anything is amiss.
+    """
 
     inputs: str | Path | Stream | None = None
     preprocess: str = ""
@@ -42,6 +45,7 @@ class Data:
     samples: int | None = None
     seed: int = 0
     memory: int = 512 << 20
+    allow_skipped: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuses text for numbers.

@@ -226,14 +226,12 @@ def verify(
     floor: float | None = None,
     timing: float = 20.0,
     workers: str = "",
-    allow_skipped: float = 0.0,
     **read: Unpack[DataOptions],
 ) -> Report[Verification]:
     """Runs both deployments undisturbed and judges the paired differences; `exit` is WITHIN where the repair is one.
 
     Args:
-        model: As of `diagnose`, and so are `inputs`, `reference`, `budgets`, `policy`, `match`, `decide`, `workers` and
-            `allow_skipped`.
+        model: As of `diagnose`, and so are `inputs`, `reference`, `budgets`, `policy`, `match`, `decide` and `workers`.
         before: The deployment as it was, a candidate as of `diagnose`.
         after: The repaired one.
         inputs: See `model`.
@@ -248,7 +246,6 @@ def verify(
         floor: Absolute floor of budgets on rel_l2, a root mean square.
         timing: Seconds for measuring latency, 0 for none.
         workers: See `model`.
-        allow_skipped: See `model`.
         **read: `options.DataOptions`; `seed` is also that of the bootstrap.
 
     Raises:
@@ -272,7 +269,6 @@ def verify(
             policy=policy,
             match=match,
             decide=decide or {},
-            allow_skipped=allow_skipped,
         )
         settings = VerificationSettings(
             metrics=tuple(map(metric_asked, metrics)), seed=asked.seed, timing=timing, floor=floor, workers=workers

@@ -16,7 +16,7 @@ class DataOptions(TypedDict, total=False):
 
     `preprocess` is "file.py:function", a recipe (.toml) or a processor's folder; `stacked` says that files hold samples along
     axis 0; `shapes` are those of raw blobs and generated inputs, by input; `samples` is how many at most; `seed` is that of
-    generated inputs; `memory` is for tensors, in bytes.
+    generated inputs; `memory` is for tensors, in bytes; `allow_skipped` the share of samples that may be damaged or hold NaN.
     """
 
     preprocess: str
@@ -25,6 +25,7 @@ class DataOptions(TypedDict, total=False):
     samples: int
     seed: int
     memory: int
+    allow_skipped: float
 
 
 class RequestOptions(DataOptions, total=False):
@@ -34,8 +35,8 @@ class RequestOptions(DataOptions, total=False):
     file or a `records.Policy`; `mapping` names tensors of the reference -> those of the candidate; `match` the outputs whose
     rows have no order; `decide` what outputs decide ({"scores": 0.3}, or "classes", "top3", "ctc", "none"); `images` the folder
     of images that the samples were made from; `candidate_inputs` the recorded inputs of the deployment's own model;
-    `allow_skipped` the share of samples that may be damaged or hold NaN; `until_sure` draws samples until it is so sure (0.95)
-    whether they keep their budgets; `workers` share the samples ("8 processes").
+    `until_sure` draws samples until it is so sure (0.95) whether they keep their budgets; `workers` share the samples
+    ("8 processes").
     """
 
     declared: str
@@ -45,7 +46,6 @@ class RequestOptions(DataOptions, total=False):
     decide: Mapping[str, str | float]
     images: str | Path
     candidate_inputs: str | Path
-    allow_skipped: float
     until_sure: float
     workers: str
 

@@ -92,7 +92,6 @@ def evaluate(
     budgets: Mapping[str, float] | None = None,
     policy: str | Path | Policy | None = None,
     all_tensors: bool = False,
-    allow_skipped: float = 0.0,
     workers: str = "",
     **read: Unpack[DataOptions],
 ) -> Result:
@@ -118,7 +117,6 @@ def evaluate(
             declared=declared,
             budgets=stated_budgets(budgets),
             policy=policy,
-            allow_skipped=allow_skipped,
             workers=workers,
             depth="tensors" if all_tensors else "outputs",
         )

@@ -31,7 +31,6 @@ def command(
     declared: o.DeclaredOption = "",
     budget: o.BudgetOption = None,
     policy: o.PolicyOption = None,
-    allow_skipped: o.AllowSkippedOption = "0",
     workers: o.WorkersOption = "",
 ) -> int:
     """Rounds what a typed model stores in low formats, compares it with its original, and tells what a CPU hides."""
@@ -45,7 +44,6 @@ def command(
         declared=declared,
         budgets=o.budgets_of(budget),
         policy=policy,
-        allow_skipped=o.share_of(allow_skipped),
         workers=o.workers_of(workers),
         depth="tensors" if delivery.ladder or delivery.keep_tensors else "outputs",
     )

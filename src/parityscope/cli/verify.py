@@ -40,7 +40,6 @@ def command(
     workers: o.WorkersOption = "",
     study: o.StudyOption = None,
     told: Answer,
-    allow_skipped: o.AllowSkippedOption = "0",
 ) -> int:
     """Proves a repair: 0 improved or within budget, also on every sample tried; 1 worse or a budget missed; 3 not proved."""
     from parityscope.api.shared.verifications import report_verification
@@ -57,7 +56,6 @@ def command(
         policy=judged.policy,
         match=judged.match,
         decide=judged.decide,
-        allow_skipped=o.share_of(allow_skipped),
     )
     settings = VerificationSettings(
         metrics=tuple(map(metric_asked, metric or [])),

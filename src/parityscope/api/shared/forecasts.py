@@ -108,6 +108,6 @@ def _look_document(model: Model, taken: Inputs, data: Data, caller: Caller) -> t
     found = forecast(model, taken, _LOOKED_AT, ForecastSettings(memory=data.memory, draws=1), progress=caller.progress)
     beside = next((str(model.path.parent / name) for name in [next(iter(taken)).name] if name.endswith(".npz")), "")
     given = data.inputs if isinstance(data.inputs, str | Path) and data.inputs else beside
-    read = {one: getattr(data, one) for one in ("preprocess", "stacked", "shapes", "samples", "seed")}
+    read = {one: getattr(data, one) for one in ("preprocess", "stacked", "samples", "seed")}
     held = forecast_document(found, model, taken, command=caller.command)
-    return {**held, "lint": said, "data": {"inputs": str(given or "DATA"), **read}}, found
+    return {**held, "lint": said, "data": {"inputs": str(given or "DATA"), **read, "shapes": dict(data.shapes)}}, found
