@@ -11,14 +11,14 @@ import pytest
 
 from hardware import needs_bfloat16, needs_narrow_sums
 from parityscope.backends import backend_named
-from parityscope.checks import check_page, known_checks
+from parityscope.checks import Example, check_page, known_checks
 from parityscope.checks.asking import ask_check
 from parityscope.checks.mixed_file import Distance
 from parityscope.checks.statistics import explained_share
 from parityscope.examination import Examination, Layers, OutputRun
 from parityscope.records import ExecutedGraph, ExecutedLayer, Policy, Target
 from parityscope.request import Request
-from parityscope.testing.check_contract import check_examples
+from parityscope.testing.check_contract import check_examples, findings_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +53,26 @@ def test_a_check_has_its_page_and_examples(code: str) -> None:
     assert [part for part in PARTS if part not in page] == []
     assert known_checks()[code].holds_not
     assert known_checks()[code].holds
+
+
+def test_what_is_done_to_two_inputs_alike_is_generated(tmp_path: Path) -> None:
+    model = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4,6] a, float[N,4,6] b) => (float[N,4,6] y) {
+      p = Tanh(a)
+      q = Mul(b, w)
+      y = Add(p, q)
+    }"""
+    draw = np.random.default_rng(21)
+    example = Example(
+        model=model,
+        inputs={name: draw.normal(size=(3, 4, 6)).astype(np.float32) for name in "ab"},
+        constants={"w": np.linspace(0.5, 2, 6, dtype=np.float32)},
+        inputs_fault=lambda samples: [
+            {name: np.roll(value, 1, -1) for name, value in each.items()} for each in samples
+        ],
+    )
+    first = findings_of(example, tmp_path / "example")[0]
+    assert (first["code"], first["role"]) == ("FUS014", "cause")
+    assert "at each of 2 inputs: the result rolled by 1 along axis 2" in first["claim"]
 
 
 def test_a_wish_that_was_not_honoured_is_found() -> None:

@@ -11,8 +11,7 @@ sequence backwards. One run each, nothing fitted; accepted if what is left of th
 explains, on every sample looked at. Several inputs that are zero at once, or the sample before's (a state that is not carried),
 are one claim, supported where none of them alone explains it (nor the other way: a state that is what the call before
 gave, where the data say that a sequence begins): all sets of up to four inputs, else growing sets, those first
-that alone take away most. So are inputs of one shape that came one place too late or early, backwards or times a factor, two or
-more alike.
+that alone take away most. What was moved or scaled, one input or several alike, is generated (FUS014).
 
 What it is confused with: exchanged inputs (BND001); a stale output (BND003), which looks the same when every input is the
 sample before's, so that is left to it; channel-last images, which are preprocessing. Changes that make the same outputs
@@ -55,7 +54,7 @@ from parityscope.checks._reproducing import (
     unless_one_answer,
     wrong_samples,
 )
-from parityscope.checks.misreading.readings import BEFORE, CARRIED, FAMILIES, MOVED, ZERO, misreadings_of
+from parityscope.checks.misreading.readings import BEFORE, CARRIED, FAMILIES, ZERO, misreadings_of
 from parityscope.hypotheses.states import states_left
 from parityscope.records import Site
 
@@ -70,7 +69,6 @@ if TYPE_CHECKING:
     Samples = Sequence[Mapping[str, np.ndarray]]
     _Names = tuple[str, ...]
 
-_SIMPLEST_FIRST = tuple(family for family in FAMILIES if family != MOVED)
 _ALL_SETS = 4  # inputs of which all sets are asked. Chosen: sixteen runs
 _MORE = 0.9  # of what fewer inputs leave is what more of them may leave, to be nearer. Chosen
 _ACCIDENT = 0.01  # the probability of an accident that is accepted where outputs tell little
@@ -79,7 +77,6 @@ _MENDS = {
     "part": "copy all of {name}: take the size in bytes from the array (nbytes), and wait for the copy",
     "type": "convert {name} to the type that the engine asks for before its bytes are handed over",
     "layout": "hand {name} over as numpy.ascontiguousarray({name}), or copy it with its strides",
-    "moved": "hand {name} over as the data have them, no value moved and none scaled",
 }
 _MEND_SEVERAL = (
     "hand {name} over before every run, and wait for the copy before the run starts; where they are a state, hand on what "
@@ -96,11 +93,11 @@ _OF_SEVERAL = {
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     arrays = bench.inputs(bench.samples[0])
     proposed = unless_arrived(known, bench)
-    for place, family in enumerate(_SIMPLEST_FIRST):
+    for place, family in enumerate(FAMILIES):
         for name, array in arrays.items():
             count = sum(1 for _ in misreadings_of(family, array, array[...] if array.size else None))
             if count:
-                cost = RUN_S * (count + place / len(_SIMPLEST_FIRST))
+                cost = RUN_S * (count + place / len(FAMILIES))
                 test = functools.partial(_test_claim, known, bench, family, _one_set(name))
                 yield proposed(_make_claim(family, f"input {name}", name, cost, test))
     floats = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.size]
@@ -110,28 +107,6 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
         sets = functools.partial(_list_sets if every else _grow_sets, floats)
         test = functools.partial(_test_claim, known, bench, "absent", sets)
         yield proposed(_make_claim("absent", "more than one input", "", cost, test))
-
-    alike = _list_alike(arrays)
-    if alike:
-        sets = functools.partial(_list_alike_sets, alike)
-        count = sum(1 for array in arrays.values() for _ in misreadings_of(MOVED, array, None))
-        test = functools.partial(_test_claim, known, bench, MOVED, sets)
-        yield proposed(_make_claim(MOVED, "more than one input", "", RUN_S * count, test))
-
-
-def _list_alike(arrays: Mapping[str, np.ndarray]) -> list[_Names]:
-    """The inputs of one shape and type that what is done to one is easily done to all of."""
-    groups: dict[tuple[object, ...], list[str]] = {}
-    for name, array in arrays.items():
-        groups.setdefault((array.shape, array.dtype), []).append(name)
-    return [tuple(names) for names in groups.values() if len(names) > 1]
-
-
-def _list_alike_sets(groups: Sequence[_Names], _: Mapping[_Names, float]) -> Iterator[_Names]:
-    """All sets of two or more inputs of a group, small ones first; a large group as a whole."""
-    for names in groups:
-        for count in range(2 if len(names) <= _ALL_SETS else len(names), len(names) + 1):
-            yield from itertools.combinations(names, count)
 
 
 def _one_set(name: str) -> Callable[[Mapping[_Names, float]], Iterator[_Names]]:
@@ -203,10 +178,6 @@ def _test_claim(
     for after, names, words in sorted(explained, key=lambda one: one[0].error):
         if len(names) == 1 and len(left) > 1:
             return show_refuted(before, f"{names[0]} alone explains it", after=after.error)
-        nothing = dict(_list_readings(bench, "absent", names, first)).get(ZERO) if family == MOVED else None
-        zeros = None if nothing is None else _misfit_of(known, bench, nothing, first)
-        if zeros is not None and zeros.error < after.error:  # what is scaled to next to nothing is near to that
-            return show_refuted(before, f"zeros explain more than what {words}", after=after.error)
         because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
         shown = _show_finding(family, names, words, show_supported(before, after, because), after.share(before))
         if enough:
@@ -314,7 +285,7 @@ def _show_finding(family: str, names: _Names, words: str, seen: Shown, share: fl
     claim = f"Input {told} {words}: with the reference's so, {seen.because}."
     if len(names) > 1:
         claim = f"Inputs {told} {_OF_SEVERAL.get(words, words)}: with the reference's so, {seen.because}."
-    mend = _MENDS[family] if len(names) == 1 or family == MOVED else _MEND_SEVERAL
+    mend = _MENDS[family] if len(names) == 1 else _MEND_SEVERAL
     mend = _MEND_STATE if words == CARRIED else mend
     return replace(
         seen,
@@ -426,15 +397,6 @@ CHECK = Check(
         ),
         # Two states are as the sample before left them.
         Example(model=_STATES, inputs=_BEGUN, constants=_W, inputs_fault=_leave_states),
-        # Both inputs come one place too late.
-        Example(
-            model=_MODEL,
-            inputs=_AB,
-            constants=_W,
-            inputs_fault=lambda samples: [
-                {name: np.roll(value, 1, -1) for name, value in each.items()} for each in samples
-            ],
-        ),
         Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_deployment_reading(_keep_first_half), site="b"),
         Example(
             model=_MODEL,

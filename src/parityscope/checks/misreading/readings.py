@@ -23,9 +23,7 @@ FAMILIES = {
     "part": "arrived only in part",
     "type": "was read as another type",
     "layout": "was read in another memory order",
-    "moved": "came moved or scaled",
 }
-MOVED = "moved"  # of several inputs at once; of one alone there are more ways, which are generated (FUS014)
 
 # What is said of an input that was never written, and of one that is old.
 ZERO = "is zero throughout: it was never uploaded, or is not read"
@@ -33,7 +31,6 @@ BEFORE = "was not uploaded again: it holds the values of the sample before"
 # What is said of a state that is as the call before left it.
 CARRIED = "was not reset: it holds what the call before gave"
 
-_FACTORS = (-1.0, 0.5, 2.0, 1 / 255, 255.0)  # that inputs are scaled by, by mistake; chosen
 _SEQUENCES = 3  # axes: a batch, the steps and what each holds
 _BYTE = 255  # the largest value of a byte
 
@@ -161,27 +158,6 @@ def _read_with_pitch(array: np.ndarray) -> Iterator[Reading]:
                 yield words, changed.reshape(array.shape)
 
 
-def _read_moved(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
-    """Values in other places of a sequence, or times a factor."""
-    del previous
-    for axis in (axis for axis in reversed(range(array.ndim)) if array.shape[axis] > 1):
-        for by, place in ((1, 0), (-1, -1)):
-            rolled = np.roll(array, by, axis)
-            cut = rolled.copy()
-            cut[(slice(None),) * axis + (place,)] = 0
-            if by > 0:
-                yield f"came one place too late along axis {axis}, the last one first", rolled
-                yield f"came one place too late along axis {axis}, zero first", cut
-            else:
-                yield f"came one place too early along axis {axis}, the first one last", rolled
-                yield f"came one place too early along axis {axis}, zero last", cut
-        if array.ndim <= _SEQUENCES:  # images that are mirrored are prepared so
-            yield f"came backwards along axis {axis}", np.ascontiguousarray(np.flip(array, axis))
-    if array.dtype.kind == "f":
-        for factor in _FACTORS:
-            yield f"came times {factor:.6g}", (array * array.dtype.type(factor)).astype(array.dtype)
-
-
 def _first_row(array: np.ndarray) -> Reading:
     """What is left where the second row begins behind the end of the buffer, and of a copy of one row."""
     alone = np.zeros(array.size, array.dtype)
@@ -196,5 +172,4 @@ _MAKERS = {
     "part": _read_partly_uploaded,
     "type": _read_as_type,
     "layout": _read_in_layout,
-    "moved": _read_moved,
 }
