@@ -28,9 +28,7 @@ OWN = {
         "which product of floats each product of integers stands for, and where its inputs are",
     ),
     # what an engine does, from its documentation and source
-    "arithmetic/fusion/_openvino_marks.py": (5, "OpenVINO marks layers so"),
-    "arithmetic/fusion/_openvino_rules.py": (7, "OpenVINO fuses so"),
-    "arithmetic/fusion/openvino.py": (2, "OpenVINO's profile"),
+    "arithmetic/fusion/openvino.py": (14, "OpenVINO's profile: it fuses so, and keeps layers in FP32 so"),
     "arithmetic/fusion/onnxruntime_cuda.py": (1, "the CUDA provider's profile"),
     "arithmetic/fusion/tensorrt.py": (2, "TensorRT's profile"),
     "arithmetic/typed/tensorrt.py": (2, "what TensorRT's parser refuses"),
@@ -47,8 +45,7 @@ OWN = {
     "checks/range_activation.py": (1, "where normalizations, GELU and Softmax overflow when exporters take them apart"),
     "checks/saturated_sums.py": (1, "where integer products have their weight and its zero point"),
     "linting/tensorrt_operators.py": (3, "what TensorRT's release notes and tables restrict"),
-    "linting/_steps.py": (1, "the nodes of a normalization"),
-    "linting/square_overflow.py": (1, "the words for four patterns"),
+    "linting/square_overflow.py": (2, "the nodes of a normalization, and the words for four patterns"),
     "repairs/fused_operator.py": (1, "the four operators that it puts in"),
     # the operator's own function, beside its name
     "arithmetic/_steps.py": (1, "the three recurrences"),

@@ -31,18 +31,6 @@ DENSE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1
 DENSE_CONSTANTS: Arrays = {"w": np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)}
 DENSE_INPUTS: Arrays = {"x": np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)}
 
-# A tensor that is held between two bounds before it is squared.
-CLIP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,8,8] x) => (float[1,4,8,8] y) {
-  a = Mul(x, gain)
-  b = Clip(a, low, high)
-  y = Mul(b, b)
-}"""
-CLIP_CONSTANTS: Arrays = {
-    "gain": np.array(3.0, np.float32),
-    "low": np.array(0.0, np.float32),
-    "high": np.array(6.0, np.float32),
-}
-
 # ONNX Runtime up to 1.31 at least makes the Pad a padding of the pooling, which does not count it.
 POOLED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,6,6] x) => (float[1,2,4,4] y)
 <int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float nought = {0}> {

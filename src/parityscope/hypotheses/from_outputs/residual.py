@@ -11,11 +11,11 @@ partner of the candidate (`comparison.rows`; without one there is no error), and
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from parityscope.hypotheses.from_outputs.counted_rows import RowsError, beside_rows, counted_axes, error_in_rows
+from parityscope.comparison.rows import flatten_rows, lone_axis_apart, pair_rows
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S, ROWS_S
 from parityscope.hypotheses.power import MOST_NUMBERS
 from parityscope.light_dataclasses import dataclass, replace
@@ -24,6 +24,66 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Arrays = Mapping[str, np.ndarray]
+
+
+def _counted_axes(reference: Sequence[Arrays], candidate: Sequence[Arrays], outputs: Sequence[str]) -> dict[str, int]:
+    """The axis of the rows, by output: that along which alone the sides' shapes differ on a sample."""
+    found = {}
+    for mine, its in zip(reference, candidate, strict=True):
+        for name in (name for name in outputs if name in mine and name in its):
+            axis = lone_axis_apart(mine[name].shape, its[name].shape)
+            if axis is not None:
+                found[name] = axis
+    return found
+
+
+def _beside_rows(reference: np.ndarray, array: np.ndarray, axis: int) -> np.ndarray:
+    """What lies beside each row of the reference, in its shape; where nothing does, the row itself. Rows of both are alike."""
+    partners = pair_rows([(reference, array, axis)])
+    there = partners < array.shape[axis]
+    found = np.moveaxis(reference, axis, 0).astype(array.dtype)
+    found[there] = np.moveaxis(array, axis, 0)[partners[there]]
+    return np.moveaxis(found, 0, axis)
+
+
+class _RowsError(NamedTuple):
+    """The squared error of an output, how many elements are off, and how many are finite on one side alone."""
+
+    squares: float = 0.0
+    wrong: int = 0
+    lost: int = 0
+
+
+def _error_in_rows(outputs: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> list[_RowsError]:
+    """The error of each output over all rows of both sides.
+
+    `outputs` are (expected, found, axis of the rows), float64, alike in all else. Rows are paired, those of outputs with as many
+    rows on either side together; one without a partner is off by its own size.
+    """
+    groups: dict[tuple[int, int], list[int]] = {}
+    for place, (expected, found, axis) in enumerate(outputs):
+        groups.setdefault((expected.shape[axis], found.shape[axis]), []).append(place)
+    told = [_RowsError()] * len(outputs)
+    for places in groups.values():
+        members = [outputs[place] for place in places]
+        if all(np.array_equal(expected, found) for expected, found, _ in members):
+            continue
+        partners = pair_rows(members)
+        for place in places:
+            told[place] = _error_of_pairs(*outputs[place], partners)
+    return told
+
+
+def _error_of_pairs(expected: np.ndarray, found: np.ndarray, axis: int, partners: np.ndarray) -> _RowsError:
+    mine, its = (flatten_rows(one, axis) for one in (expected, found))
+    there = partners < len(its)
+    left = np.setdiff1d(np.arange(len(its)), partners)
+    held, given = np.isfinite(mine), np.isfinite(its)
+    lost = int((held[there] != given[partners[there]]).sum())
+    mine, its = np.where(held, mine, 0.0), np.where(given, its, 0.0)
+    rest = np.concatenate([mine[there] - its[partners[there]], mine[~there], its[left]])
+    return _RowsError(float(np.square(rest).sum()), int(np.count_nonzero(rest)), lost)
+
 
 _FEW = 512  # channels: a longer axis is one of positions; chosen
 _LEAST = 1e-3  # of the output's size: what an almost silent channel is divided by; chosen
@@ -87,7 +147,7 @@ class _OutputPart:
         """What a response gives in the reference's shape: where rows are counted, those that belong to the reference's."""
         if self.rows is None or array.shape == self.shape:
             return array
-        return beside_rows(self.reference.reshape(self.shape), array, self.rows[1])
+        return _beside_rows(self.reference.reshape(self.shape), array, self.rows[1])
 
     def difference(self, array: np.ndarray) -> np.ndarray:
         """What a response adds to the reference, scaled: float32 where the outputs are, else float64."""
@@ -229,14 +289,14 @@ def residual_of(
         outputs: Those that count: of numbers, in one shape on both sides.
     """
     samples = []
-    counted = counted_axes(reference, candidate, outputs)
+    counted = _counted_axes(reference, candidate, outputs)
     for mine, its in zip(reference, candidate, strict=True):
         parts = []
         for name in outputs:
             if name not in mine or name not in its:
                 continue
             rows = (np.asarray(its[name], np.float64), counted[name]) if name in counted else None
-            beside = its[name] if rows is None else beside_rows(mine[name], its[name], rows[1])
+            beside = its[name] if rows is None else _beside_rows(mine[name], its[name], rows[1])
             if mine[name].shape == beside.shape:
                 parts.append(replace(_make_part(name, mine[name], beside, noise.get(name, 0.0)), rows=rows))
         left = _left_of_counted(parts, mine)
@@ -252,7 +312,7 @@ def residual_of(
     )
 
 
-def _left_of_counted(parts: Sequence[_OutputPart], response: Arrays) -> dict[str, RowsError]:
+def _left_of_counted(parts: Sequence[_OutputPart], response: Arrays) -> dict[str, _RowsError]:
     """What is left of the outputs whose rows are counted, scaled, over all rows of the candidate and of the response."""
     counted, outputs = [], []
     for part in parts:
@@ -265,7 +325,7 @@ def _left_of_counted(parts: Sequence[_OutputPart], response: Arrays) -> dict[str
         ):
             counted.append(part)
             outputs.append((given, np.asarray(array, np.float64), axis))
-    errors = zip(counted, error_in_rows(outputs), strict=True)
+    errors = zip(counted, _error_in_rows(outputs), strict=True)
     return {
         part.name: error._replace(squares=error.squares * float(np.median(part.scale)) ** 2) for part, error in errors
     }
