@@ -3,6 +3,8 @@
 In: the path of an ONNX file (weights inside, or beside it as external data of any size).
 Out: a `Model` record that holds no weights; `Model.graph()` gives a fresh `onnx_ir` graph whose external weights stay on disk
 (memory-mapped), so that models over 2 GB cost nothing until they run. Graphs of a small file share the message that it holds.
+
+The formats that an ONNX file holds by its types, read from its message alone.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.case.deciding import counted_outputs, rules_of_graph
-from parityscope.case.declaring import DTYPE_NAMES, declared_value, gives_other_values, message_sites
+from parityscope.case.declaring import DTYPE_NAMES, bodies_of, declared_value, gives_other_values, message_sites
 from parityscope.case.graph import sites_of_values
-from parityscope.case.held_formats import held_formats
 from parityscope.case.intake import external_files, read_in_part, read_message
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, field, replace
+from parityscope.operators import is_quantized
 from parityscope.private_folders import lasting_folder
 
 if TYPE_CHECKING:
@@ -32,6 +34,47 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.records import CountedOutput, DecisionRule, Site, ValueInfo
+
+# Element types that are a format of arithmetic, the finest format first; QUANTIZED and PACKED stand for operators that say it.
+_FORMATS = {
+    "f16": {"FLOAT16"},
+    "bf16": {"BFLOAT16"},
+    "int8": {"QUANTIZED"},
+    "f8e4m3": {"FLOAT8E4M3FN", "FLOAT8E4M3FNUZ"},
+    "f8e5m2": {"FLOAT8E5M2", "FLOAT8E5M2FNUZ"},
+    "int4": {"INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1", "PACKED"},
+}
+_TYPE_ATTRIBUTES = {"to", "dtype", "output_dtype"}  # of Cast, RandomNormal and QuantizeLinear
+
+
+def _held_formats(model: onnx.ModelProto) -> tuple[str, ...]:
+    """The formats below float32 that a file says by its types, the finest first: of inputs, outputs, weights, constants, Casts.
+
+    What lies between follows from these, so that nothing has to be inferred. Eight-bit integers are a format of arithmetic
+    where operators quantize, and an image or a mask elsewhere.
+    """
+    import onnx
+
+    types: set[int] = set()
+    operators: set[str] = set()
+    parts: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, onnx.GraphProto):
+            types.update(value.type.tensor_type.elem_type for value in (*part.input, *part.output, *part.value_info))
+            types.update(tensor.data_type for tensor in part.initializer)
+        for node in part.node:
+            operators.add(node.op_type)
+            parts.extend(bodies_of(node))
+            types.update(one.t.data_type for one in node.attribute)
+            types.update(one.i for one in node.attribute if one.name in _TYPE_ATTRIBUTES)
+    names = {onnx.TensorProto.DataType.Name(one) for one in types & set(onnx.TensorProto.DataType.values())}
+    if any(map(is_quantized, operators - {"DequantizeLinear"})):  # it alone keeps weights small
+        names.add("QUANTIZED")
+    if any(operator.endswith("NBits") for operator in operators):  # ONNX Runtime's, of weights packed into bytes
+        names.add("PACKED")
+    return tuple(name for name, among in _FORMATS.items() if among & names)
+
 
 _BLOCK = 1 << 20
 _SMALL = 1 << 26  # bytes of a file, chosen: its graph is kept for others who only read it
@@ -166,7 +209,7 @@ def _read_model(path: Path, *, in_part: bool) -> tuple[Model, tuple[Path, ...]]:
         ir_version=int(message.ir_version),
         producer=" ".join(part for part in (message.producer_name, message.producer_version) if part),
         nodes=sum(node.op_type != "Constant" for node in graph.node),
-        formats=held_formats(message),
+        formats=_held_formats(message),
         sites=MappingProxyType(sites_of_values(read_graph(path, in_part=bool(unread))) if places is None else places),
         decides=MappingProxyType(rules_of_graph(graph, opsets.get("", 1))),
         counted=counted_outputs(graph),

@@ -3,21 +3,31 @@
 In: the study's document. Out: a dict of str, list and dict that the page and the terminal lay out without deciding
 anything: verdict, headline and key figures; causes; what to do; outputs; evidence (figures, suspects, experiments);
 all tensors; how it was run; what was not examined. Numbers that only drawings need stay numbers (`view_figures`).
+
+Layers that make the error larger which comes in: the network's own conditioning, named and never blamed.
+
+With exact arithmetic such a layer hands on more relative error than it was given (a difference of close numbers, a logarithm
+near one, a normalization of a channel that hardly varies). A candidate is no worse for it; what enters is what to reduce.
+
+View of what was not examined: what was asked for first, and what has one reason in one row.
+
+An engine that fuses can leave hundreds of tensors without a value. Each is a skip in `study.json`; a reader wants to
+know how many there are, why, and what would change it.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from parityscope.report._conditioning import describe_amplifying_layers
 from parityscope.report._figures import view_figures
 from parityscope.report._findings import view_experiments, view_findings, view_sequence
 from parityscope.report._ladder import view_ladder
 from parityscope.report._map import network_map
 from parityscope.report._no_cause import say_no_cause
 from parityscope.report._running import view_running
-from parityscope.report._skips import view_skips
 from parityscope.report._tensors import GRADES, broken_elements, view_outputs, view_suspects, view_tensors
 from parityscope.report._tiles import view_tiles
 from parityscope.report.first_screen import first_screen
@@ -27,6 +37,79 @@ from parityscope.report.words import as_number, clean, format_count, format_figu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_GAIN = 2.0  # inherited over what enters, both relative; below it a layer is like many. Chosen.
+_ABOVE = 4.0  # of the FP32 floor: what is amplified is more than noise (the margin of the grade "f32")
+_NAMED = 3  # of them, the largest gains first. Chosen.
+
+
+def _describe_amplifying_layers(document: Mapping[str, Any]) -> list[str]:
+    """A sentence for each of the layers that amplify most; none where none does by much."""
+    found = [(_number_in_row(row, "gain"), row) for row in document.get("tensors", ()) if _amplifies_much(row)]
+    found.sort(key=lambda each: -each[0])
+    return [
+        f"{clean(row.get('node') or row['name'])} ({clean(row.get('op_type', ''))}) makes the error that enters it "
+        f"{format_figure(gain)} times larger, to {format_figure(row.get('inherited'))}: this is the network's own "
+        "conditioning and no cause."
+        for gain, row in found[:_NAMED]
+    ]
+
+
+def _amplifies_much(row: Mapping[str, Any]) -> bool:
+    gain, inherited, floor = (_number_in_row(row, key) for key in ("gain", "inherited", "floor"))
+    return math.isfinite(gain) and gain >= _GAIN and inherited > _ABOVE * (0.0 if math.isnan(floor) else floor)
+
+
+def _number_in_row(row: Mapping[str, Any], key: str) -> float:
+    """A number of a row; NaN where it lacks it."""
+    found = as_number(row.get(key))
+    return math.nan if found is None else found
+
+
+_TOGETHER = 3  # with more of one kind and reason, they are one row. Chosen.
+_SHOWN = 3  # names of such a row that are written out in it; the page unfolds the others. Chosen.
+# What only says that there is no value; where another skip says why there is none, it adds nothing.
+_SYMPTOM = re.compile(r"the (reference|candidate) did not give it back")
+# A word with a digit or a mark inside is the name of one layer or file: two reasons that differ in it are one.
+_NAME = re.compile(r"\S*[\d_/:.]\S*(?=\s|$)")
+
+
+def _view_skips(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of what, reason, fix, whether it was asked for, and the names that a row stands for if they are several."""
+    rows = _list_skips(document)
+    explained = {row["what"] for row in rows if not _SYMPTOM.fullmatch(row["reason"])}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for place, row in enumerate(rows):
+        if _SYMPTOM.fullmatch(row["reason"]) and row["what"] in explained:
+            continue
+        kind, _, name = row["what"].partition(" ")
+        key = (
+            (kind, row["fix"], row["asked"], _NAME.sub("\N{HORIZONTAL ELLIPSIS}", row["reason"])) if name else (place,)
+        )
+        groups.setdefault(key, []).append(row)
+    shown = [one for group in groups.values() for one in (group if len(group) <= _TOGETHER else [_join_skips(group)])]
+    return sorted(shown, key=lambda row: not row["asked"])
+
+
+def _list_skips(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every skip of the document once."""
+    told: list[dict[str, Any]] = []
+    for skip in (*document.get("skipped", ()), *((document.get("localization") or {}).get("skipped", ()))):
+        row = {key: clean(skip.get(key, "")) for key in ("what", "reason", "fix")}
+        full = {**row, "asked": bool(skip.get("asked")), "names": []}
+        if full not in told:
+            told.append(full)
+    return told
+
+
+def _join_skips(group: list[dict[str, Any]]) -> dict[str, Any]:
+    kind = group[0]["what"].partition(" ")[0]
+    names = [row["what"].partition(" ")[2] for row in group]
+    reasons = {row["reason"] for row in group}
+    reason = reasons.pop() if len(reasons) == 1 else _NAME.sub("\N{HORIZONTAL ELLIPSIS}", group[0]["reason"])
+    what = f"{len(names):,} {kind}s: {', '.join(names[:_SHOWN])}, \N{HORIZONTAL ELLIPSIS}"
+    return {**group[0], "what": what, "reason": reason, "names": names}
+
 
 # Two runs that differ by no more do not vary: one rounding of FP32.
 _FLOAT32_ROUNDING = 2.0**-24
@@ -53,7 +136,7 @@ def view_study(document: Mapping[str, Any]) -> dict[str, Any]:
         "tensorrt": deploys_with_tensorrt(document),
         "outputs": view_outputs(document),
         "suspects": view_suspects(document),
-        "conditioning": describe_amplifying_layers(document),
+        "conditioning": _describe_amplifying_layers(document),
         "localization": _describe_localization(document),
         "experiments": view_experiments(document),
         "figures": view_figures(document),
@@ -70,7 +153,7 @@ def view_answer(document: Mapping[str, Any]) -> dict[str, Any]:
         "varies": _describe_variation(document),
         "no_cause": say_no_cause(document),
         "repairs": view_repairs(document),
-        "skipped": view_skips(document),
+        "skipped": _view_skips(document),
     }
     return {**parts, "first_screen": first_screen(document, parts)}
 

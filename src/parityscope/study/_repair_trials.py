@@ -5,6 +5,12 @@ Of the copies the best one is kept: one that is within before all others, then t
 What keeps a node in FP32, said to other tools: the settings of each exporter, for every cause that offers it.
 
 The nodes are those of the file that is deployed: the candidate's own where it has one, else the reference's.
+
+Nodes that a format breaks, and what makes and reads their values, in FP32; everything else in that format.
+
+A constant that vanishes or a value that overflows is put right where it stands, and what was broken in the same way before it
+with it: the nodes that are kept are the broken ones, those that read what they give, and those that lead to them, `depth` steps
+back.
 """
 
 from __future__ import annotations
@@ -15,10 +21,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.typed import HALF
+from parityscope.arithmetic.typed import HALF, typed_model
 from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
+from parityscope.backends.sizing import tensor_shapes
 from parityscope.backends.targets import with_option
+from parityscope.case.graph import computing_nodes, node_name
 from parityscope.case.model import load_model
 from parityscope.checks.other_graph import PUT_BACK
 from parityscope.comparison.distance import error_distance
@@ -26,21 +34,58 @@ from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
 from parityscope.records import Skip, ToolLines, Trial
 from parityscope.repairs import known_repairs
-from parityscope.repairs.keeping import KEEP, keep_around
+from parityscope.repairs.search.costs import flops_of
+from parityscope.repairs.search.writing import typed_names
 from parityscope.repairs.settings import known_exporters
 from parityscope.study._document_rows import decisions_row
 from parityscope.study._verdicts import judge_pair, pair_of
 from parityscope.study.outputs import run_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     import onnx_ir as ir
 
+    from parityscope.case import Model, Sample
     from parityscope.comparison import Statistics
     from parityscope.examination import Examination
     from parityscope.records import Diagnosis, Finding, OfferedRepair, Target, Verdict
+
+_KEEP = "keep_in_fp32"
+
+
+def _keep_around(
+    model: Model, nodes: Collection[str], low: str, depth: int, sample: Sample
+) -> tuple[ir.Model, str] | None:
+    """A strongly typed copy, and how many nodes stay in FP32 and their share of the FLOPs that `sample` takes.
+
+    Kept are `nodes`, what reads them, and what lies up to `depth` steps before them. None where none of them has a format of its
+    own.
+
+    Raises:
+        ParityError: the model cannot be written in `low`.
+    """
+    graph = model.graph()
+    names = {one: node_name(one, index) for index, one in enumerate(computing_nodes(graph))}
+    deciding = typed_names(graph, low)
+    front = {one for one, name in names.items() if name in nodes and name in deciding}
+    if not front:
+        return None
+    held = front | {reader for one in front for value in one.outputs for reader, _ in value.uses()}
+    for _ in range(depth):
+        front = {
+            made for one in front for value in one.inputs if value is not None and (made := value.producer())
+        } - held
+        held |= front
+    kept = sorted({names[one] for one in held if one in names} & deciding)
+    typed = typed_model(graph, low, dict.fromkeys(kept, "f32"), inside=True)
+    shapes = tensor_shapes(model, sample, list(model.sites)) | {key: each.shape for key, each in sample.arrays.items()}
+    work = {name: flops_of(one, shapes) for one, name in names.items()}
+    whole = math.fsum(work.values())
+    part = f", {100 * math.fsum(work[name] for name in kept) / whole:.3g} % of the FLOPs," if whole else ""
+    return typed.model, f"{len(kept)} of its {len(names)} nodes{part} stay in FP32"
+
 
 _KEPT = "keep_in_fp32"
 _LOW = frozenset({"f16", "bf16", "int8"})
@@ -97,7 +142,7 @@ def _try_keeping(
     """
     declared = examination.case.policy.declared
     place = next((at for at, one in enumerate(findings) if one.role == "cause"), None)
-    keeps = place is not None and any(offer.repair == KEEP for offer in findings[place].repairs)
+    keeps = place is not None and any(offer.repair == _KEEP for offer in findings[place].repairs)
     if place is None or not keeps or declared not in HALF or not backend_named(examination.candidate.backend).simulates:
         return findings, best
     finding = findings[place]
@@ -105,16 +150,16 @@ def _try_keeping(
     typed = replace(examination.candidate, precision="", options=())
     alone = {finding.site.node} if finding.site else set()
     every = alone | {
-        one.site.node for one in findings if one.site and any(offer.repair == KEEP for offer in one.repairs)
+        one.site.node for one in findings if one.site and any(offer.repair == _KEEP for offer in one.repairs)
     }
     for depth, nodes in itertools.product(_DEPTHS, (alone, every) if every != alone else (alone,)):
         if time.monotonic() > examination.end or (tried is not None and tried.verdict == "within"):
             break
         try:
-            made = keep_around(examination.case.model, nodes, declared, depth, next(iter(examination.case.inputs)))
+            made = _keep_around(examination.case.model, nodes, declared, depth, next(iter(examination.case.inputs)))
             trial = None if made is None else _try_copy(examination, *made, typed)
         except ParityError as error:
-            skipped.append(Skip(what=f"trial of repair {KEEP}", reason=error.problem, fix=error.fix))
+            skipped.append(Skip(what=f"trial of repair {_KEEP}", reason=error.problem, fix=error.fix))
             break
         if trial is None:
             break
@@ -123,7 +168,7 @@ def _try_keeping(
             tried = trial
     if tried is None:
         return findings, best
-    offers = tuple(replace(one, trial=tried) if one.repair == KEEP else one for one in finding.repairs)
+    offers = tuple(replace(one, trial=tried) if one.repair == _KEEP else one for one in finding.repairs)
     return [*findings[:place], replace(finding, repairs=offers), *findings[place + 1 :]], best
 
 

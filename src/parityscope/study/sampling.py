@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parityscope.records import Pair, Policy
     from parityscope.study.sample_tasks import Found
 
-COVERAGE = 0.95  # the share of samples that is to keep the budgets, as `verify` has it (verification/budgets.py)
+COVERAGE = 0.95  # the share of samples that is to keep the budgets, as `verify` has it (verification/verifying.py)
 
 
 def draw_order(policy: Policy, seed: int) -> Callable[[tuple[int, ...]], tuple[int, ...]]:

@@ -4,6 +4,14 @@ Samples with the same inputs: judged once, and told where their labels contradic
 
 Intervals and budgets take samples for drawn one by one; a copy adds nothing. Where labels of the same inputs differ, at most
 one of them can be right: such samples are all judged, as they were labelled, and named.
+
+Outputs of `after` against the budgets of the policy: pooled, and as a distribution-free statement about samples.
+
+A budget is kept when the pooled number keeps it and, by Clopper and Pearson's bound, at least `COVERAGE` of samples like
+these keep it, with `CONFIDENCE`: 59 samples without a miss (Wilks), 93 with one. It is missed when the pooled number
+misses it, or so many samples do that this share is ruled out. In between it is not proved, and the number of samples that
+would do is said.
+What keeps a limit is said in `parityscope.case.limits`.
 """
 
 from __future__ import annotations
@@ -15,14 +23,19 @@ import numpy as np
 
 from parityscope.case.deciding import stated_rule
 from parityscope.case.equal_samples import repeats_of
+from parityscope.case.limits import keeps_limit
+from parityscope.case.policy import budgets_for
 from parityscope.comparison.decisions import measure_decisions
+from parityscope.comparison.metric import better_directions
+from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
-from parityscope.verification.budgets import check_budgets
+from parityscope.verification.exact import compliance_bounds, samples_for_coverage
 from parityscope.verification.judging import judge_verification
 from parityscope.verification.latency import measure_latency, why_not_timed
 from parityscope.verification.lost_parts import lost_parts
 from parityscope.verification.output_errors import (
+    budget_key,
     combiner_of_metric,
     output_errors,
     outputs_side_by_side,
@@ -35,7 +48,7 @@ from parityscope.verification.quantities import (
     make_quantity,
     score_metric,
 )
-from parityscope.verification.records import OutputMeasurements, Verification
+from parityscope.verification.records import BudgetCheck, OutputMeasurements, Verification
 from parityscope.verification.running import run_side
 from parityscope.verification.task_metrics import TaskAnswer
 
@@ -45,7 +58,7 @@ if TYPE_CHECKING:
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
-    from parityscope.records import Target
+    from parityscope.records import Budget, Policy, Target
     from parityscope.verification.intervals import States
     from parityscope.verification.labels import SampleLabels
     from parityscope.verification.lost_parts import LostPart
@@ -53,6 +66,52 @@ if TYPE_CHECKING:
     from parityscope.verification.records import Quantity
     from parityscope.verification.running import Recorded
     from parityscope.verification.task_metrics import Chosen
+
+# 95 % of samples with 95 % confidence: the usual tolerance interval, which 59 clean samples show (Wilks 1941).
+_COVERAGE = 0.95
+_CONFIDENCE = 0.95
+
+
+def _check_budgets(policy: Policy, before: OutputErrors, after: OutputErrors) -> tuple[BudgetCheck, ...]:
+    """Every budget that applies to this output.
+
+    Raises:
+        ParityError: a budget is for this very output, and its metric does not apply to it.
+    """
+    found = []
+    for budget in budgets_for(policy, after.name):
+        if budget_key(budget) in after.budgeted:
+            found.append(_check_budget(budget, before, after))
+        elif budget.output:
+            raise ParityError(
+                f"{budget.metric} does not apply to output {after.name!r} of {after.dtype}",
+                fix=f"use one of: {', '.join(sorted(better_directions(after.statistics)))}",
+            )
+    return tuple(found)
+
+
+def _check_budget(budget: Budget, before: OutputErrors, after: OutputErrors) -> BudgetCheck:
+    key = budget_key(budget)
+    better = better_directions(after.statistics).get(key, "lower")
+    *singles, pooled = after.budgeted[key]
+    misses = sum(not keeps_limit(value, budget, better) for value in singles)
+    lower, upper = compliance_bounds(misses, len(singles), _CONFIDENCE)
+    beyond = not keeps_limit(pooled, budget, better) or upper < _COVERAGE
+    return BudgetCheck(
+        output=after.name,
+        budget=budget,
+        before=before.budgeted[key][-1],
+        after=pooled,
+        misses=misses,
+        samples=len(singles),
+        bound=lower,
+        coverage=_COVERAGE,
+        confidence=_CONFIDENCE,
+        needed=samples_for_coverage(misses, _COVERAGE, _CONFIDENCE),
+        floor=after.floor if key == "rel_l2" else 0.0,
+        verdict="beyond" if beyond else "within" if lower >= _COVERAGE else "not proved",
+    )
+
 
 _RESAMPLES = 2000  # draws for the errors of outputs: the ends of a 95 % interval then have 50 beyond them
 
@@ -116,7 +175,7 @@ def verify(
         for name, words in case.policy.decides
         if words != "none"
     ]
-    budgets = [found for name in errors[1] for found in check_budgets(case.policy, errors[0][name], errors[1][name])]
+    budgets = [found for name in errors[1] for found in _check_budgets(case.policy, errors[0][name], errors[1][name])]
     outputs = tuple(_measure_both(errors[0][name], errors[1][name]) for name in errors[0])
     judgement = judge_verification(
         [*task, *quantities], budgets, outputs, _lost_parts_of(case, reference, before, after)

@@ -8,8 +8,8 @@
 * `settling.py`  what shapes and constants decide, computed before the build (`_inlining.py`);
 * `building.py`  parse and build, with the builder's own log; `logger.py` the one logger that TensorRT keeps;
 * `layers.py`    the parsed network's layers, each with the node that it works for;
-* `fates.py`     what became of each ONNX node: in a kernel, absorbed, folded, removed or refused;
-* `network.py`   all of it as one `NetworkView`, and an engine's layers as an `ExecutedGraph`;
+* `network.py`   what became of each ONNX node (in a kernel, absorbed, folded, removed or refused), all of it as one
+  `NetworkView`, and an engine's layers as an `ExecutedGraph`;
 * `asked.py`     the types that nodes were asked for, and the layers that have others;
 * `borders.py`   which values of the model the engine's tensors are;
 * `findings.py`  what of it a user must know;

@@ -1,19 +1,27 @@
 """The subcommands in one application, with help texts from their docstrings.
 
 A subcommand is a file of `cli/` that has a `NAME` and a `command`; nothing else has to be edited.
+
+Words that need no conversion are taken as they are.
+
+typer converts each through pydantic, whose import takes an eighth of a short command. What needs a conversion, or is wrong,
+goes typer's own way, with its own messages.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import os
 import pkgutil
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 import typer.main
+from typer import core
 
 from parityscope import cli
-from parityscope.cli._plain_words import take_plain_words
 from parityscope.cli._requesting import spread_options
 from parityscope.cli.shell.help import GroupedCommand
 from parityscope.cli.shell.prepared import tell_version
@@ -22,6 +30,55 @@ from parityscope.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
+
+_ITEMS = {str: str, Path: Path, list[str]: str, list[Path]: Path}
+
+
+@functools.cache
+def _take_plain_words() -> None:
+    """From now on in this process parameters take text, paths and numbers that are numbers already without a conversion."""
+    for kind in (core.TyperOption, core.TyperArgument):
+        build = getattr(kind, "get_runtime_param", None)
+        if build is not None:  # another typer: as it does it itself
+            kind.get_runtime_param = functools.partialmethod(_converter, build)  # type: ignore[method-assign, assignment]
+
+
+def _converter(parameter: Any, build: Any) -> Any:  # typer's own, which has no public types
+    form = parameter.type_descriptor.annotation
+    return _Plain(form, parameter, build) if form in {*_ITEMS, bool, int, float} else build(parameter)
+
+
+class _Plain:
+    """Stands where the converter of a parameter does, which `build` makes when it is needed."""
+
+    def __init__(self, form: Any, parameter: Any, build: Any) -> None:
+        self.form, self.parameter, self.build = form, parameter, build
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The converted value."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        item = _ITEMS.get(self.form)
+        if item is None and type(value) is self.form:
+            return value
+        if item is self.form and _is_plain(value, item):
+            return item(value)
+        if (
+            item not in {None, self.form}
+            and isinstance(value, list | tuple)
+            and all(_is_plain(one, item) for one in value)
+        ):
+            return [item(one) for one in value]
+        return self.build(self.parameter).coerce(value, param=param, ctx=ctx)
+
+
+def _is_plain(value: object, form: Any) -> bool:
+    if form is str:
+        return isinstance(value, str)
+    return isinstance(value, Path) or (
+        isinstance(value, str) and (os.access(value, os.R_OK) or not os.path.lexists(value))
+    )
+
 
 # The main road comes first in the help; what has no place here follows by name, with the start of its docstring.
 COMMANDS: Mapping[str, str] = {
@@ -77,7 +134,7 @@ def command(words: Sequence[str] = ()) -> Callable[..., object]:
             spread_options(module.command)
         )
     app.callback(invoke_without_command=True, epilog=_EPILOG)(_version_only)
-    take_plain_words()
+    _take_plain_words()
     return typer.main.get_command(app)
 
 
