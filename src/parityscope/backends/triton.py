@@ -23,21 +23,126 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._triton import PROTOCOLS, connect_client
 from parityscope.backends.command import parse_seconds
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.backends._triton import Client
     from parityscope.case import Model, Sample
     from parityscope.records import Target, ValueInfo
+
+# The two protocols of a Triton Inference Server behind one record: what its HTTP and its gRPC client do differently.
+#
+# The KServe V2 protocol has the same requests over both. The clients differ in how they are told of a time limit (HTTP: once
+# for the connection; gRPC: with each request), in what they take for an input, and in their metadata (gRPC: a protobuf message,
+# given as JSON, where 64-bit integers are text and empty lists are left out). The HTTP client is made of greenlets, which work
+# in the thread alone that made them, and a study opens its sides in one thread and runs them in others: it has a thread of its
+# own.
+#
+# Source: the client's own documentation, and Triton's "HTTP/REST and GRPC Protocol".
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_PROTOCOLS: Mapping[str, str] = {"http": "localhost:8000", "grpc": "localhost:8001"}
+"""The protocols, and where a server listens for each when nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Client:
+    """Requests to one server. Whatever the client library raises comes through.
+
+    Attributes:
+        alive: Whether the server says that it is.
+        server: Its metadata.
+        model: The metadata of a model and a version of it ("": the server's choice).
+        ready: Whether that model answers requests.
+        infer: From model, version, inputs (name, type in the protocol's words, array) and the names of outputs to the outputs,
+            None where the answer lacks one, and the version of the model that answered ("": it does not say).
+    """
+
+    alive: Callable[[], bool]
+    server: Callable[[], Mapping[str, Any]]
+    model: Callable[[str, str], Mapping[str, Any]]
+    ready: Callable[[str, str], bool]
+    infer: Callable[
+        [str, str, Sequence[tuple[str, str, np.ndarray]], Sequence[str]],
+        tuple[Mapping[str, np.ndarray | None], str],
+    ]
+
+
+@contextlib.contextmanager
+def _connect_client(protocol: str, url: str, wait: float) -> Iterator[_Client]:
+    """A client while the block lasts; `wait` in seconds is what one answer may take."""
+    if protocol not in _PROTOCOLS:
+        raise ParityError(f"protocol={protocol!r} is none of Triton's", fix="write protocol=http or protocol=grpc")
+    with (_over_http if protocol == "http" else _over_grpc)(url, wait) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def _over_http(url: str, wait: float) -> Iterator[_Client]:
+    from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
+
+    def infer(
+        name: str, version: str, inputs: Sequence[tuple[str, str, np.ndarray]], outputs: Sequence[str]
+    ) -> tuple[Mapping[str, np.ndarray | None], str]:
+        given = [
+            InferInput(one, list(array.shape), kind).set_data_from_numpy(array, binary_data=True)
+            for one, kind, array in inputs
+        ]
+        # In binary, so that nothing is lost in text.
+        wanted = [InferRequestedOutput(one, binary_data=True) for one in outputs]
+        answer = client.infer(name, given, model_version=version, outputs=wanted)
+        return {one: answer.as_numpy(one) for one in outputs}, str(answer.get_response().get("model_version", ""))
+
+    with ThreadPoolExecutor(1, thread_name_prefix="triton") as thread:
+        client = thread.submit(InferenceServerClient, url, connection_timeout=wait, network_timeout=wait).result()
+
+        def there(call: Callable[_P, _T]) -> Callable[_P, _T]:
+            return lambda *args, **named: thread.submit(call, *args, **named).result()
+
+        try:
+            yield _Client(
+                alive=there(client.is_server_live),
+                server=there(client.get_server_metadata),
+                model=there(client.get_model_metadata),
+                ready=there(client.is_model_ready),
+                infer=there(infer),
+            )
+        finally:
+            there(client.close)()
+
+
+@contextlib.contextmanager
+def _over_grpc(url: str, wait: float) -> Iterator[_Client]:
+    from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
+
+    def infer(
+        name: str, version: str, inputs: Sequence[tuple[str, str, np.ndarray]], outputs: Sequence[str]
+    ) -> tuple[Mapping[str, np.ndarray | None], str]:
+        given = [InferInput(one, list(array.shape), kind).set_data_from_numpy(array) for one, kind, array in inputs]
+        wanted = [InferRequestedOutput(one) for one in outputs]
+        answer = client.infer(name, given, model_version=version, outputs=wanted, client_timeout=wait)
+        return {one: answer.as_numpy(one) for one in outputs}, str(answer.get_response().model_version)
+
+    with contextlib.closing(InferenceServerClient(url)) as client:
+        yield _Client(
+            alive=lambda: client.is_server_live(client_timeout=wait),
+            server=lambda: client.get_server_metadata(as_json=True, client_timeout=wait),
+            model=lambda name, version: client.get_model_metadata(name, version, as_json=True, client_timeout=wait),
+            ready=lambda name, version: client.is_model_ready(name, version, client_timeout=wait),
+            infer=infer,
+        )
+
 
 # The protocol's names of types; those that it lacks cannot be served.
 _TYPES = {
@@ -85,7 +190,7 @@ def _open_session(model: Model, target: Target, _capture: Capture) -> Iterator[S
     where = f"{url}, model {name}"
     with contextlib.ExitStack() as stack:
         with _turn_into_errors("reaching it", where, wait, protocol):
-            client = stack.enter_context(connect_client(protocol, url, wait))
+            client = stack.enter_context(_connect_client(protocol, url, wait))
         server, described = _ask_server(client, name, version, where, wait, protocol)
         _check_model(model, described, where)
         served = {one["name"]: one["datatype"] for one in described.get("outputs", ())}
@@ -121,11 +226,11 @@ def _open_session(model: Model, target: Target, _capture: Capture) -> Iterator[S
 def _server_address(target: Target, protocol: str) -> str:
     if not target.option("name"):
         raise ParityError("triton needs the name of a model", fix="write triton?url=localhost:8000&name=MODEL")
-    url = target.option("url", PROTOCOLS.get(protocol, ""))
+    url = target.option("url", _PROTOCOLS.get(protocol, ""))
     if "://" in url:
         raise ParityError(f"url={url!r} has a scheme", fix="write HOST:PORT, for example url=localhost:8000")
-    if protocol in PROTOCOLS and not re.fullmatch(r"[^\s/]+:\d{1,5}", url):
-        port = PROTOCOLS[protocol].partition(":")[2]
+    if protocol in _PROTOCOLS and not re.fullmatch(r"[^\s/]+:\d{1,5}", url):
+        port = _PROTOCOLS[protocol].partition(":")[2]
         raise ParityError(
             f"url={url!r} is not HOST:PORT", fix=f"write url={url.partition(':')[0] or 'localhost'}:{port}"
         )
@@ -133,7 +238,7 @@ def _server_address(target: Target, protocol: str) -> str:
 
 
 def _ask_server(
-    client: Client, name: str, version: str, where: str, wait: float, protocol: str
+    client: _Client, name: str, version: str, where: str, wait: float, protocol: str
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """What the server says of itself and of the model."""
     with _turn_into_errors("asking whether it is alive", where, wait, protocol):
@@ -176,13 +281,13 @@ def _turn_into_errors(doing: str, where: str, wait: float, protocol: str) -> Ite
         foreign = next((said for said in _OTHER_PROTOCOL if said in words), "")
         absent = isinstance(error, ConnectionRefusedError) or "gaierror" in kind
         if foreign:
-            other = next(one for one in PROTOCOLS if one != protocol)
+            other = next(one for one in _PROTOCOLS if one != protocol)
             problem = f"what answers there does not speak {protocol}"
             fix = f"write protocol={other}, or give the port for {protocol}"
         elif isinstance(error, ConnectionResetError) or any(said in words for said in _BROKEN_OFF):
             problem, fix = f"the server broke off when {doing}: {words}", "look into its log: it may have crashed"
         elif absent or "StatusCode.UNAVAILABLE" in words:
-            port = PROTOCOLS[protocol].partition(":")[2]
+            port = _PROTOCOLS[protocol].partition(":")[2]
             problem, fix = f"no server answers: {words}", f"start it, or give its port for {protocol}: url=HOST:{port}"
         elif isinstance(error, TimeoutError) or "timed out" in words or "Timeout" in kind or _EXCEEDED in words:
             problem, fix = (

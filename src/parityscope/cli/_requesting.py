@@ -13,6 +13,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from parityscope.cli import _options as o
 from parityscope.cli._delivery import Delivery, finish_study
 from parityscope.cli.shell.answering import Answer
@@ -112,7 +114,11 @@ def spread_options(command: Callable[..., int]) -> Callable[..., int]:
         made = {
             one: _make_record(one, {name: _read_value(name, values[name]) for name in _HELD[one]}) for one in records
         }
-        return command(**made, **rest)
+        try:
+            return command(**made, **rest)
+        except KeyboardInterrupt as interrupt:
+            # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
+            raise typer.Abort from interrupt
 
     run.__doc__ = command.__doc__
     run.__annotations__ = {one.name: one.annotation for one in every}

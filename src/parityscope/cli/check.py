@@ -54,11 +54,7 @@ def command(
         folder=o.folder_for("check", study), with_causes=not no_causes, memory=o.size_of(memory), seen=tell_pair
     )
     held_against = BaselineAsked(only=only or (), place=baseline, update=update, reports=told.output)
-    try:
-        found = report_check(file, asked, held_against, caller=name_caller(quiet=told.quiet))
-    except KeyboardInterrupt as interrupt:
-        # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
-        raise typer.Abort from interrupt
+    found = report_check(file, asked, held_against, caller=name_caller(quiet=told.quiet))
     told.write(FORMS, found.document)
     if told.format_name == "text":
         print_text(summary_as_text(found.document, width=width, color=color), drawn=color)

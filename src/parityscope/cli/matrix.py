@@ -52,11 +52,7 @@ def command(
         workers=o.workers_of(workers),
         seen=tell_cell,
     )
-    try:
-        found = report_matrix(file, asked, caller=name_caller(quiet=told.quiet))
-    except KeyboardInterrupt as interrupt:
-        # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
-        raise typer.Abort from interrupt
+    found = report_matrix(file, asked, caller=name_caller(quiet=told.quiet))
     told.hand_over(FORMS, found.document)
     if not told.quiet:
         print(f"{found.verdict}; the studies are in {asked.folder}", file=sys.stderr)

@@ -185,9 +185,8 @@ def _open_report(folder: Path, *, browse: bool) -> None:
 
 def _open_network(viewer: str, document: Mapping[str, Any], model: Path, *, browse: bool) -> None:
     """Serves the network until it is interrupted."""
-    from parityscope.cli import _viewing
     from parityscope.private_folders import scratch_folder
 
     with scratch_folder("open") as scratch:
-        show = {"model-explorer": _viewing.show_in_model_explorer, "netron": _viewing.show_in_netron}[viewer]
+        show = {"model-explorer": _show_in_model_explorer, "netron": _show_in_netron}[viewer]
         show(document, model, Path(scratch), browse=browse)

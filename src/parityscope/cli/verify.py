@@ -65,14 +65,10 @@ def command(
         workers=o.workers_of(workers),
     )
     folder = o.folder_for(model.stem, study)
-    try:
-        with prepare_folder(folder, numbered=study is None) as scratch:
-            folder = folder_of(scratch)
-            found = report_verification(request, before, settings, labels, caller=name_caller(quiet=told.quiet))
-            write_study(scratch, found.document, FORMS.as_html)
-    except KeyboardInterrupt as interrupt:
-        # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
-        raise typer.Abort from interrupt
+    with prepare_folder(folder, numbered=study is None) as scratch:
+        folder = folder_of(scratch)
+        found = report_verification(request, before, settings, labels, caller=name_caller(quiet=told.quiet))
+        write_study(scratch, found.document, FORMS.as_html)
     told.hand_over(FORMS, found.document)
     if not told.quiet:
         said = "so on every sample tried" if has_succeeded(found.document) else found.verdict
