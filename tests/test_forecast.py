@@ -24,7 +24,7 @@ from parityscope.expectation.forecasts import Forecast, MagnitudeRange
 from parityscope.expectation.parameters import changed_parameters
 from parityscope.expectation.ranges import range_of
 from parityscope.records import Site
-from parityscope.report.forecast import forecast_document, render
+from parityscope.report.forecast import FORMS, forecast_document
 from parityscope.testing.networks import write_network
 from proving.models.fetching import ocr_det_input, page_image, require
 
@@ -299,7 +299,7 @@ def test_awkward_models_get_a_plain_statement(case: Case, name: str) -> None:
     text_of = json.dumps(held, allow_nan=False)
     assert json.loads(text_of) == held
     for kind in ("text", "json", "html"):
-        assert render(held, kind)
+        assert FORMS.render(held, kind)
 
 
 def test_formats_that_cannot_be_predicted_are_refused(case: Case) -> None:
@@ -327,7 +327,7 @@ def test_no_name_becomes_markup(case: Case) -> None:
     onnx.save(proto, path)
     model = load_model(path)
     inputs = load_inputs(model, str(case.samples({"x": normal(3)})), spool=case.folder / "spool")
-    page = render(forecast_document(forecast(model, inputs, ["f16"]), model, inputs), "html")
+    page = FORMS.render(forecast_document(forecast(model, inputs, ["f16"]), model, inputs), "html")
     assert wicked not in page
     assert "<b>&" not in page
     assert "&lt;/script&gt;&lt;b&gt;&amp;" in page

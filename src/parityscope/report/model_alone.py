@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.report import forecast
 from parityscope.report._skips import view_skips
 from parityscope.report.as_text import print_first_screen
-from parityscope.report.forecast.view import view_forecast
+from parityscope.report.forecast import view_forecast
 from parityscope.report.forms import Forms
 from parityscope.report.offered import data_words
 from parityscope.report.screen_rows import cut_text, first_sentence, make_row, rows_of_missing
