@@ -13,7 +13,7 @@ from hardware import needs_bfloat16, needs_narrow_sums
 from parityscope.backends import backend_named
 from parityscope.checks import Example, check_page, known_checks
 from parityscope.checks.asking import ask_check
-from parityscope.checks.mixed_file import Distance
+from parityscope.checks.island_ignored import Distance
 from parityscope.checks.statistics import explained_share
 from parityscope.examination import Examination, Layers, OutputRun
 from parityscope.records import ExecutedGraph, ExecutedLayer, Policy, Target

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from command_line import exit_status
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.repairs.search.costs import Times
-from parityscope.repairs.search.expanding import (
+from parityscope.repairs.search.network import F32, OUTSIDE, CutNetwork, Vertex, Wire, price_assignment, resolve_labels
+from parityscope.repairs.search.second import (
     BF16,
     F16,
     best_move_to_label,
     expand_labels,
     total_cost,
 )
-from parityscope.repairs.search.network import F32, OUTSIDE, CutNetwork, Vertex, Wire, price_assignment, resolve_labels
 from simulated import detype
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from parityscope.repairs.plan import SCHEMA, applied_plan, plan_text, read_plan
 from parityscope.repairs.search import Point, RepairTask, search_repair
 from parityscope.repairs.search.costs import H200, Times, flops_of
 from parityscope.repairs.search.cut import Arc, cheapest_assignment, minimum_cut
-from parityscope.repairs.search.improving import improver_of, runs_of
+from parityscope.repairs.search.improving import improver_of, pricer_of, runs_of
 from parityscope.repairs.search.judging import make_yardstick, relative_error, worst_excess
 from parityscope.repairs.search.network import (
     OUTSIDE,
@@ -39,7 +39,6 @@ from parityscope.repairs.search.network import (
 )
 from parityscope.repairs.search.oracle import Oracle
 from parityscope.repairs.search.preparing import pareto_front
-from parityscope.repairs.search.pricing import pricer_of
 from parityscope.repairs.search.proving import certificate_of, confidence_of_share, samples_needed
 from parityscope.repairs.search.records import KeptNode
 from parityscope.repairs.search.staging import stage_model

@@ -32,22 +32,105 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.islands import find_islands
+from parityscope.arithmetic.islands import find_islands, model_ignoring_islands
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.backends.opening import model_of
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import RUN_S
-from parityscope.checks.mixed_file import Distance, MixedFile, finite_distance
+from parityscope.evaluation.simulating import open_simulation
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
+from parityscope.light_dataclasses import dataclass
 from parityscope.plain_numbers import format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.arithmetic.islands import Island
+    from parityscope.backends.onnxruntime_running import Run
     from parityscope.bench import Bench
     from parityscope.case import Model
     from parityscope.checks import Offer
     from parityscope.examination import Examination
+
+# A mixed-precision file, simulated as it is typed or with some of its FP32 islands ignored, held against the candidate.
+
+_FALL = 10.0  # as elsewhere: 99 % of the error in squares
+_SAME_PLACES = 0.9  # of the lost elements; the bound of RNG002: at the edge of the range the last bit decides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distance:
+    """The worst relative L2 distance of the finite elements of any output (infinite if others are lost), and what it may be."""
+
+    error: float
+    limit: float
+
+    def explains(self, before: Distance) -> bool:
+        """Whether it is within its limit, and takes 99 % of the error of `before` (in squares)."""
+        return self.error <= self.limit and self.error * _FALL < before.error
+
+
+class _MixedFile:
+    """Simulations of the mixed file, held against the candidate on the samples of the bench."""
+
+    def __init__(self, known: Examination, bench: Bench, model: Model) -> None:
+        self.known, self.bench, self.model = known, bench, model
+        ours, theirs = [value.name for value in model.outputs], [value.name for value in known.model.outputs]
+        self.named = dict(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else {name: name for name in ours}
+
+    def run(self, ignored: Sequence[Island], tensors: Sequence[str] = ()) -> Run:
+        """The file as it is typed, but for the `ignored` islands."""
+        return open_simulation(
+            arrange_precision(model_ignoring_islands(self.model.graph(), ignored), None), [*self.named, *tensors]
+        )
+
+    def distance(self, ignored: Sequence[Island]) -> Distance:
+        """The worst sample's."""
+        run = self.run(ignored)
+        found = [
+            self._worst_distance(run(self.bench.inputs(index)), self.bench.candidate(index))
+            for index in self.bench.samples
+        ]
+        return max(found, key=lambda one: one.error / one.limit)
+
+    def tells(self) -> bool:
+        """Whether an output of the candidate holds any number to go by."""
+        return any(
+            bool(np.isfinite(array).any())
+            for index in self.bench.samples
+            for array in self.bench.candidate(index).values()
+            if array.dtype.kind == "f"
+        )
+
+    def _worst_distance(self, simulated: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Distance:
+        found = [
+            Distance(error=_finite_distance(simulated[ours], candidate[name]), limit=self._limit_of_output(name))
+            for ours, name in self.named.items()
+            if name in candidate and candidate[name].dtype.kind == "f"
+        ]
+        return max(found, key=lambda one: one.error / one.limit, default=Distance(error=math.inf, limit=1.0))
+
+    def _limit_of_output(self, output: str) -> float:
+        """What rounding to halves may do to an output, whatever was declared: the file's own types are halves."""
+        expected = next((pair.expected for pair in self.known.outputs if pair.site.tensor == output), {})
+        errors = [expected[name] * margin_of(name) for name in ("f32", "f16", "bf16") if name in expected]
+        return max([*errors, margin_of("f32") * FLOAT32_ROUNDING])
+
+
+def _finite_distance(expected: np.ndarray, found: np.ndarray) -> float:
+    """Relative L2 over what is finite in both; infinite if the shapes or the lost elements are not the same."""
+    if expected.shape != found.shape:
+        return math.inf
+    lost, gone = ~np.isfinite(expected), ~np.isfinite(found)
+    either = int((lost | gone).sum())
+    if either and int((lost & gone).sum()) < _SAME_PLACES * either:
+        return math.inf
+    kept = ~(lost | gone)
+    ours, theirs = expected[kept].astype(np.float64), found[kept].astype(np.float64)
+    norm, apart = float(np.linalg.norm(ours)), float(np.linalg.norm(theirs - ours))
+    return apart / norm if norm else (math.inf if apart else 0.0)
+
 
 _SHOWN = 6  # nodes in a claim (chosen); the details hold them all
 _ALONE = 8  # chosen: islands that are tried one by one
@@ -71,11 +154,11 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=6 * RUN_S,
         runs="reference",
-        test=lambda: _test_claim(MixedFile(known, bench, model), found),
+        test=lambda: _test_claim(_MixedFile(known, bench, model), found),
     )
 
 
-def _test_claim(trial: MixedFile, found: tuple[Island, ...]) -> Shown:
+def _test_claim(trial: _MixedFile, found: tuple[Island, ...]) -> Shown:
     if not trial.tells():
         because = "no output of the candidate holds a number: the same could come of anything"
         return Shown(because=because, outcome="inconclusive", before=0.0, after=0.0)
@@ -98,7 +181,7 @@ def _test_claim(trial: MixedFile, found: tuple[Island, ...]) -> Shown:
 
 
 def _show_finding(
-    trial: MixedFile, ignored: tuple[Island, ...], before: Distance, after: Distance, seen: Shown
+    trial: _MixedFile, ignored: tuple[Island, ...], before: Distance, after: Distance, seen: Shown
 ) -> Shown:
     share = 1.0 if math.isinf(before.error) else max(0.0, 1.0 - (after.error / before.error) ** 2)
     share = round(share, 3)  # what is left is rounding, which a simulation and an engine do not share
@@ -129,7 +212,7 @@ def _list_nodes(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:_SHOWN]) + (f" and {more} more nodes" if more > 0 else "")
 
 
-def _name_first_tensor(trial: MixedFile, ignored: Sequence[Island], tensors: list[str]) -> tuple[str, str]:
+def _name_first_tensor(trial: _MixedFile, ignored: Sequence[Island], tensors: list[str]) -> tuple[str, str]:
     """The first tensor of the islands in which numbers are lost, or else the one that moves the most; and a sentence."""
     sample = trial.bench.inputs(trial.bench.samples[0])
     typed, narrow = trial.run((), tensors)(sample), trial.run(ignored, tensors)(sample)
@@ -142,7 +225,7 @@ def _name_first_tensor(trial: MixedFile, ignored: Sequence[Island], tensors: lis
                 name,
                 f" {name!r} reaches {format_number(top)}, and {lost:,} of its {typed[name].size:,} elements overflow there.",
             )
-        moved = finite_distance(typed[name], narrow[name])
+        moved = _finite_distance(typed[name], narrow[name])
         if moved > size:
             worst, size = name, moved
     return worst, f" It moves {worst!r} the most, by {format_number(size)} (relative L2)."

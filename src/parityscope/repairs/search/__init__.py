@@ -6,9 +6,9 @@ one run of the switchable graph over the search samples; certification is counte
 * `screen`, `within`, `ranging`, `folding`: one FP32 run per sample; what cannot be low, inside of bodies too, and range repairs
   that make it possible after all;
 * `finding`: two probes, then sensitivities (`sense`, or all at once by `reverse`) and exact minimum cuts (`cut`) of a
-  cost model (`network`, `costs`, `pricing`), bisected with real evaluations (`cutting`, `oracle`, `judging`) and bettered
+  cost model (`network`, `costs`), bisected with real evaluations (`cutting`, `oracle`, `judging`) and bettered
   (`improving`);
-* `labels`, `fp8`, `second`, `expanding`: more formats than one;
+* `labels`, `fp8`, `second`: more formats than one;
 * `proving`: the written model (`writing`) on samples that were held out (`splitting`);
 * `driving`: all of it.
 """

@@ -6,9 +6,14 @@ best move is made again and again until none makes it cheaper: nodes that follow
 ... of them), or a connected region of kept or of low nodes, change their side. So a kept region is dropped where the
 error has room for it, and a small low one between kept ones is filled in where that saves more in Casts than it costs.
 
-Everything is by the model: the sum of squared sensitivities for the error, `pricing` for the time. What comes out is a
+Everything is by the model: the sum of squared sensitivities for the error, a `_Pricer` for the time. What comes out is a
 proposal, to be evaluated. Beside what was found it starts from the shortest prefix and the shortest suffix that keep the
 bound: one border through the network takes the fewest Casts.
+
+Prices of many assignments at once, as `network.price_assignment` gives them one at a time.
+
+What is low follows from the decisions in topological order; after that every sum is one over an array of
+(assignments, vertices) or (assignments, wires), so that thousands of assignments take as long as a few by themselves.
 """
 
 from __future__ import annotations
@@ -20,12 +25,83 @@ import numpy as np
 
 from parityscope.light_dataclasses import dataclass
 from parityscope.repairs.search.network import F32, OUTSIDE, resolve_labels
-from parityscope.repairs.search.pricing import Pricer, pricer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from parityscope.repairs.search.network import CutNetwork
+
+_PRICED = 1 << 24  # chosen: assignments times vertices of one go, 16 MB of bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pricer:
+    """A network as arrays. The world outside is one more vertex behind the others, and always full.
+
+    `deciding` and `decisions`: int, the vertices that decide and their places; `full` and `low`: seconds, (vertices,);
+    `producers` and `casts`: (wires,); `readers`: the readers of all wires one after another, which begin at `starts`.
+    """
+
+    vertices: int
+    deciding: np.ndarray
+    decisions: np.ndarray
+    following: tuple[tuple[int, tuple[int, ...]], ...]
+    full: np.ndarray
+    low: np.ndarray
+    producers: np.ndarray
+    casts: np.ndarray
+    readers: np.ndarray
+    starts: np.ndarray
+
+    def seconds(self, low: np.ndarray, *, each_cast: float = 0.0) -> np.ndarray:
+        """Modelled seconds: float64, (assignments,). `each_cast` is added for every Cast.
+
+        low: bool, (assignments, decisions).
+        """
+        step = max(1, _PRICED // (self.vertices + 1))
+        parts = [self._seconds(low[at : at + step], each_cast) for at in range(0, len(low), step)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _seconds(self, low: np.ndarray, each_cast: float) -> np.ndarray:
+        is_low = np.zeros((len(low), self.vertices + 1), np.bool_)
+        is_low[:, self.deciding] = low[:, self.decisions]
+        for vertex, sources in self.following:
+            is_low[:, vertex] = is_low[:, sources].all(axis=1)
+        total: np.ndarray = np.where(is_low[:, :-1], self.low, self.full).sum(axis=1)
+        if not self.starts.size:
+            return total
+        read = is_low[:, self.readers]
+        some, every = (one.reduceat(read, self.starts, axis=1) for one in (np.logical_or, np.logical_and))
+        cast = np.where(is_low[:, self.producers], ~every, some)
+        return total + cast @ (self.casts + each_cast)
+
+
+def pricer_of(network: CutNetwork) -> _Pricer:
+    """The arrays of a network."""
+    count = len(network.vertices)
+
+    def place(vertex: int) -> int:
+        return count if vertex == OUTSIDE else vertex
+
+    deciding = [(index, one.decision) for index, one in enumerate(network.vertices) if one.decision is not None]
+    lengths = [len(wire.consumers) for wire in network.wires]
+    return _Pricer(
+        vertices=count,
+        deciding=np.array([index for index, _ in deciding], np.intp),
+        decisions=np.array([decision for _, decision in deciding], np.intp),
+        following=tuple(
+            (index, tuple(place(source) for source in one.sources))
+            for index, one in enumerate(network.vertices)
+            if one.decision is None
+        ),
+        full=np.array([one.times.full for one in network.vertices], np.float64),
+        low=np.array([one.times.low for one in network.vertices], np.float64),
+        producers=np.array([place(wire.producer) for wire in network.wires], np.intp),
+        casts=np.array([wire.cast for wire in network.wires], np.float64),
+        readers=np.array([place(reader) for wire in network.wires for reader in wire.consumers], np.intp),
+        starts=np.cumsum([0, *lengths])[:-1].astype(np.intp) if lengths else np.zeros(0, np.intp),
+    )
+
 
 _WORK = 3e8  # assignments times nodes that one proposal may look at. Chosen: eight seconds on a chain of 3000 nodes
 _CELLS = 1 << 23  # of them in one product: 64 MB of floats. Chosen
@@ -39,7 +115,7 @@ class Improver:
     """A network with the squared sensitivities of its decisions: float64, (decisions,); `pinned`: bool, always full."""
 
     network: CutNetwork
-    pricer: Pricer
+    pricer: _Pricer
     squared: np.ndarray
     pinned: np.ndarray
     each_cast: float

@@ -12,7 +12,7 @@ term binds the two together, and the cut over all labels at once stays the exact
 With "tf32" among them ("f16,tf32") products that stay in FP32 are computed as runtimes do that allow TF32: with operands
 rounded to it. That is a setting of the whole runtime and no choice of the search.
 
-"f16,bf16" searches with FP16 first, and then offers BF16 to all nodes (`second`, `expanding`): three labels, of which the
+"f16,bf16" searches with FP16 first, and then offers BF16 to all nodes (`second`): three labels, of which the
 moves are exact.
 """
 
