@@ -142,10 +142,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"{'yes' if row['same'] else 'no'} | {row['their_left'] or '-'} | {row['their_runs']} | {theirs} |"
         )
     left = statistics.median(row["left"] / row["nodes"] for row in rows)
-    theirs = statistics.median(row["their_left"] / row["nodes"] for row in rows if row["their_left"])
+    gave = [row["their_left"] / row["nodes"] for row in rows if row["their_left"]]
+    theirs = f"{statistics.median(gave):.1%}" if gave else "gave no model"
     more = max((row["runs"] / row["their_runs"] for row in rows if row["their_runs"]), default=0.0)
     yield ""
-    yield f"{len(rows)} faults; nodes left at the median {left:.1%}, Polygraphy {theirs:.1%}"
+    yield f"{len(rows)} faults; nodes left at the median {left:.1%}, Polygraphy {theirs}"
     ours, other = (statistics.median(row[name] for row in rows) for name in ("runs", "their_runs"))
     yield f"runs at the median {ours:g}, Polygraphy {other:g}; at most {more:.2f} times Polygraphy's"
     same, also = sum(row["same"] for row in rows), sum(row["theirs"] == "the same" for row in rows)
