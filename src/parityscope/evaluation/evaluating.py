@@ -40,7 +40,6 @@ def evaluate_worlds(
     feeds: Mapping[str, np.ndarray],
     watch: Collection[str] | None = None,
     sessions: Sessions | None = None,
-    notes: list[str] | None = None,
 ) -> Iterator[Moment]:
     """Runs `worlds` on one sample.
 
@@ -49,7 +48,6 @@ def evaluate_worlds(
         feeds: Arrays by input.
         watch: Sites to stop at, in bodies too; None for every value of the main graph. What none of them depends on is not run.
         sessions: Given, what was opened for one sample serves the next.
-        notes: Gets a sentence where worlds part in a branch or a number of iterations.
 
     Raises:
         ParityError: a node cannot be run alone, or a site is not one of the first world's.
@@ -57,7 +55,6 @@ def evaluate_worlds(
     shared = Shared(
         sessions=Sessions() if sessions is None else sessions,
         watch=None if watch is None else frozenset(watch),
-        notes=[] if notes is None else notes,
     )
     first = worlds[0].program
     known = first.steps_of.keys() | first.constants.keys() | set(first.inputs)

@@ -55,11 +55,6 @@ class Joined:
     _kinds: tuple[object, ...] = field(default=())
     _held: dict[str, np.ndarray] = field(default_factory=dict)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a session."""
-        return self._kernel is not None
-
     def run(self, values: Sequence[Any]) -> list[Any]:
         """What the stretch gives at `written.given`; values are those of `written.fed`, in order.
 

@@ -34,19 +34,6 @@ ROUNDING = 1.0 / sqrt(8.0 * log(2.0))
 _Numbers = np.ndarray | float
 
 
-def rounding_variance(square: _Numbers, roundoff: float) -> np.ndarray:
-    """Expected squared error of rounding numbers to a format.
-
-    Args:
-        square: Their squares; float64, any shape.
-        roundoff: The format's unit roundoff u.
-
-    Returns:
-        (0.4247 u)² · `square`, float64 of the same shape.
-    """
-    return np.asarray(square, np.float64) * (ROUNDING * roundoff) ** 2
-
-
 def chain_error(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarray:
     """E Σ S_k² over random orders.
 
@@ -58,22 +45,6 @@ def chain_error(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarr
     total, terms = np.asarray(total, np.float64), np.asarray(terms, np.float64)  # float32 squares need no copy then
     expected: np.ndarray = (2.0 * total + squares) * (terms + 1.0) / 6.0
     return expected
-
-
-def lanes_chain(total: _Numbers, squares: _Numbers, terms: float, lanes: int) -> np.ndarray:
-    """The same for `lanes` accumulators of n / lanes terms each, which are added up one by one at the end.
-
-    `total`, `squares` and the result are those of `chain_error`, float64 of one shape; `terms` is n.
-    """
-    if lanes == 1 or terms <= lanes:
-        return chain_error(total, squares, terms)
-    total, squares = np.asarray(total, np.float64), np.asarray(squares, np.float64)
-    length = terms / lanes
-    # Σ over the lanes of the expected squared sum of each.
-    parts = ((length - 1.0) * total + (terms - length) * squares) / (terms - 1.0)
-    inside = chain_error(parts, squares, length)
-    across = chain_error(total, parts, lanes) - parts / lanes  # the first lane is added to nothing
-    return inside + across
 
 
 def repeated_terms_error(total: _Numbers, terms: _Numbers) -> np.ndarray:

@@ -8,7 +8,7 @@ In: a node, what it read and what it gave. Out: a float64 array of the result's 
 * ReduceMean, AveragePool, GlobalAveragePool, with m the mean of the squares:  y² ((n + 1) / 3 + 1) + m (n + 1) / (6 n)
 * ReduceSumSquare, ReduceL1 (sums of positive terms):  y² (n + 1) / 3;  ReduceL2 (half the relative error, one
   rounding more):  y² ((n + 1) / 12 + 1)
-* LayerNormalization over n numbers of mean μ and variance v, added in L lanes (`error_model.lanes_chain` for n >> L, which
+* LayerNormalization over n numbers of mean μ and variance v, added in L lanes that are summed at the end (for n >> L that
   is n / (3 L²) + (L + 1) / 3 for s² and n / (2 L) + (L + 4) / 6 for q):
   y² (3 + n / (12 L²) + (L + 1) / 12) + scale² E / v, where E is the expected squared error of μ
 * InstanceNormalization and GroupNormalization: the same over what is behind the channel or in the group, of whose scales
