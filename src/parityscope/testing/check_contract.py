@@ -141,15 +141,22 @@ def prepare_example(example: Example, folder: Path) -> Examination:
     target = parse_target(candidate)
     policy = Policy(declared=example.declared or target.precision or "f32", budgets=example.budgets)
     case = Case(name="example", model=model, inputs=data, policy=policy, own=_own_inputs_of(example, data))
+    real = _write_real_samples(example, folder)
     request = Request(
         model=model.path,
         candidate=candidate,
         reference=reference,
-        real=_write_real_samples(example, folder),
+        real=real,
         states=example.states,
         steps=example.steps,
     )
-    asked = Examination(request=request, case=case, reference=parse_target(reference), candidate=target)
+    asked = Examination(
+        request=request,
+        case=case,
+        reference=parse_target(reference),
+        candidate=target,
+        real=load_inputs(model, real, spool=folder / "real-spool") if real else None,
+    )
     (folder / "tensors").mkdir()
     return replace(asked, folder=folder / "tensors")
 
