@@ -1388,3 +1388,99 @@ def test_a_token_that_stands_for_none_is_named(tmp_path: Path, monkeypatch: pyte
     assert "what is read of input 'tokens'" in first["claim"]
     assert "with each 14 read as 0" in first["claim"] + str(first["details"]["alike"]) + str(first["details"]["equal"])
     assert "this is a bug" not in study
+
+
+def turned(x: str, index: int, *, neighbours: str) -> str:
+    """The nodes that turn a tensor's pairs: halves, or neighbours where they are turned ("turn") or throughout ("all")."""
+    halves = "b_N" if neighbours else "a_N"
+    read = "b_N" if neighbours == "all" else "a_N"
+    joined = "Gather<axis = -1>(j_N, back)" if neighbours == "turn" else "Neg(o_N)"
+    last = "Gather<axis = -1>(z_N, back)" if neighbours == "all" else "Neg(v_N)"
+    return f"""a_N = MatMul(INPUT, w_N)
+        b_N = Gather<axis = -1>(a_N, forth)
+        p_N, q_N = Split<axis = -1>({halves})
+        r_N = Neg(q_N)
+        j_N = Concat<axis = -1>(r_N, p_N)
+        o_N = Neg(j_N)
+        i_N = {joined}
+        c_N = Mul({read}, cosines)
+        s_N = Mul(i_N, sines)
+        z_N = Add(c_N, s_N)
+        v_N = Neg(z_N)
+        t_N = {last}
+        """.replace("_N", str(index)).replace("INPUT", x)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "words"), [("turn", "and joined so again"), ("all", "with all that is done to it")]
+)
+def test_neighbours_turned_in_place_of_halves_in_every_layer_are_one_cause(
+    tmp_path: Path, neighbours: str, words: str
+) -> None:
+    size = 16
+    forth = np.arange(size).reshape(size // 2, 2).T.ravel()
+    draw = np.random.default_rng(7)
+    angles = draw.uniform(0, 6, (5, size // 2))
+    weights = {
+        "cosines": np.cos(np.tile(angles, 2)).astype(np.float32),
+        "sines": np.sin(np.tile(angles, 2)).astype(np.float32),
+        "forth": forth,
+        "back": np.argsort(forth),
+    }
+    weights |= {f"w{one}": draw.normal(size=(size, size)).astype(np.float32) / np.float32(4) for one in range(4)}
+
+    def network(neighbours: str) -> str:
+        layers = turned("x", 0, neighbours=neighbours) + turned("x", 1, neighbours=neighbours)
+        later = turned("h", 2, neighbours=neighbours) + turned("h", 3, neighbours=neighbours)
+        return f"""<ir_version: 8, opset_import: ["" : 17]> g (float[5,16] x) => (float[5,16] y) {{
+        {layers} m = Mul(t0, t1)
+        h = Tanh(m)
+        {later} n = Mul(t2, t3)
+        y = Add(h, n)
+        }}"""
+
+    model = write_network(tmp_path / "m.onnx", network(""), weights)
+    run = open_session(load_model(write_network(tmp_path / "n.onnx", network(neighbours), weights)).graph())
+    samples = [{"x": draw.normal(size=(5, size)).astype(np.float32)} for _ in range(2)]
+    answers = [run(one) for one in samples]
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}))
+    assert found.is_exact
+    said = [one.edit.words for one in found.alike]
+    assert any(
+        told.startswith("at each of 4 places: axis -1 cut into every second index in place of 2 blocks")
+        and words in told
+        for told in said
+    ), said
+
+
+@pytest.mark.parametrize("run", [1, 4])
+def test_what_is_kept_beside_in_place_of_in_blocks_is_one_cause(tmp_path: Path, run: int) -> None:
+    """Gates beside their values; queries, keys and values of each head together."""
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (float[5,12] x) => (float[5,12] y) {
+        a = MatMul(x, first)
+        k0 = Gather<axis = -1>(a, order)
+        k, l, m = Split<axis = -1>(k0)
+        r = Reshape(l, heads)
+        q = Reshape(k, heads)
+        t = Mul(r, q)
+        u = Reshape(t, flat)
+        y = Add(m, u)
+    }"""
+    draw = np.random.default_rng(4)
+    plain = np.arange(36)
+    weights = {
+        "first": draw.normal(size=(12, 36)).astype(np.float32),
+        "heads": np.array([5, -1, 4]),
+        "flat": np.array([5, -1]),
+    }
+    order = plain.reshape(-1, 3, run).swapaxes(0, 1).ravel()
+    model = write_network(tmp_path / "m.onnx", network.replace("Gather<axis = -1>(a, order)", "Identity(a)"), weights)
+    other = write_network(tmp_path / "n.onnx", network, weights | {"order": order})
+    session = open_session(load_model(other).graph())
+    samples = [{"x": draw.normal(size=(5, 12)).astype(np.float32)} for _ in range(2)]
+    answers = [session(one) for one in samples]
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}))
+    assert found.is_exact
+    which = "index" if run == 1 else "run of 4 indices"
+    said = [one.edit.words for one in found.alike]
+    assert any(f"axis -1 cut into every third {which} in place of 3 blocks" in told for told in said), said

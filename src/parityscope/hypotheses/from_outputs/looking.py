@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.alike import STEPS_ABOVE
+from parityscope.hypotheses.from_outputs.cutting import list_cut_rules
 from parityscope.hypotheses.from_outputs.entries import try_entries, try_family
 from parityscope.hypotheses.from_outputs.families import (
     CHANGED_PLACES,
@@ -73,6 +74,7 @@ def _try_plain(found: OutputsSearch) -> None:
 def _try_rules(found: OutputsSearch) -> None:
     """The same edit at several places; before them, as both are numbers to be listed, other thresholds."""
     trials, until = found.trials, found.trials.until
+    trials.run_rules(list_cut_rules(found.reference, found.sites))
     whole = [site for site in found.sites if site.inner is None and site.whole_step]
     trials.until = found.reference.meter.share_of(until, _OF_THRESHOLDS)
     thresholds = [site for site in whole if reads_threshold(site)]
