@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
@@ -51,6 +52,7 @@ _HOPS = 2  # steps from what explains most; chosen
 _OF_THRESHOLDS = 0.5  # of the time for what several steps do alike: other thresholds, which are listed too; chosen
 _OF_NUMBERS = 0.5  # of what is left of it: another number at all of them; chosen
 _MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
+_AT_ALL = ("layouts", "attributes", "operands", "inputs", "constants")  # some hundreds of a network
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
 
 
@@ -85,6 +87,14 @@ def _try_rules(found: OutputsSearch) -> None:
     trials.run_rules(list_number_rules(numbers))
     trials.until = until
     trials.run_rules(list_rules(found.plain))
+
+
+def _try_longer_rules(found: OutputsSearch) -> None:
+    """Other inputs, attributes and constants at all places of a kind: so much at once is far from what derivatives say of each."""
+    if not found.longer_rules:
+        whole = [site for site in found.sites if site.inner is None and site.whole_step]
+        found.longer_rules = list_rules(guesses_unpredicted(whole, _AT_ALL), math.inf)
+    found.trials.run_rules(found.longer_rules)
 
 
 def _try_functions(found: OutputsSearch) -> None:
@@ -266,6 +276,7 @@ STAGES = (
     SearchStage(_try_rules, 0.15),
     SearchStage(try_entries, 0.25),  # a wrong preparation is likely
     SearchStage(_try_functions, 0.15),
+    SearchStage(_try_longer_rules, 0.25),
     SearchStage(_try_cheapest_of_many, 0.25),
     SearchStage(_predict_all, 0.5, goes_on=True),
     SearchStage(_try_plain_guesses, 0.5),
@@ -273,6 +284,7 @@ STAGES = (
     SearchStage(try_together, 0.3),
     SearchStage(_try_neighbours),
     SearchStage(_try_all_there),
+    SearchStage(_try_longer_rules, 0.5),
     SearchStage(_try_cheapest, 0.5),
     SearchStage(_search_pair),
     SearchStage(_try_guesses_left, 0.6),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Members = Sequence[tuple[Guess, StretchEdit]]
 
-# What it takes to say that a step or an input is left out. Each rule is a run of most of the network: longer ones are not tried.
+# What it takes to say that a step or an input is left out. Each rule is a run of most of the network: longer ones are tried last.
 _LEFT_OUT_BITS = 4.0
 _NUMBERS = re.compile(r"\[?(-?[\d.]+(?:e[+-]?\d+)?)\]? in place of \[?(-?[\d.]+(?:e[+-]?\d+)?)\]?$")
 _NEAREST = 8  # other numbers that are tried at all places; chosen, as each is a run of most of the network
@@ -43,8 +43,8 @@ _ABOUT_ONE = re.compile(
 )
 
 
-def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
-    """What can be left out at all places of a kind, and at all of these that stand behind one operator.
+def list_rules(guesses: Sequence[Guess], most_bits: float = _LEFT_OUT_BITS) -> list[Guess]:
+    """What can be done in so few bits at all places of a kind, and at all of these that stand behind one operator.
 
     Longer edits are joined where something is expected of them at each place.
     """
@@ -52,9 +52,10 @@ def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
     places = Counter(_kind_of(one) for one in sites)
     behind_each = Counter((_kind_of(one), _operator_in_front(one)) for one in sites)
     rules = []
-    for members in find_alike((one, one.made()) for one in guesses if one.made().bits <= _LEFT_OUT_BITS):
+    for members in find_alike((one, one.made()) for one in guesses if one.made().bits <= most_bits):
         kind = _kind_of(members[0][0].site)
-        if len(members) == places[kind]:
+        # What is longer has no meaning at some of them: a kernel of one element is not turned.
+        if len(members) == places[kind] or members[0][1].bits > _LEFT_OUT_BITS:
             rules.append(join_alike(members))
         behind: dict[str, list[tuple[Guess, StretchEdit]]] = {}
         for guess, edit in members:

@@ -61,8 +61,8 @@ class KnownOutputs:
 class OutputsSearch:
     """What a search found so far: what was tried, what cannot be told from the best (`alike`), or two that hold (`pair`).
 
-    `plain` are edits in few words at all sites. All ends when the reference's meter stands at `until`. `crashed` says of ways
-    of looking why they could not go on.
+    `plain` are edits in few words at all sites, `longer_rules` others at all places of a kind. All ends when the reference's
+    meter stands at `until`. `crashed` says of ways of looking why they could not go on.
     """
 
     outputs: KnownOutputs
@@ -74,6 +74,7 @@ class OutputsSearch:
     plain: Sequence[Guess]
     until: float
     guesses: list[Guess] = field(default_factory=list)
+    longer_rules: list[Guess] = field(default_factory=list)
     alike: list[TriedGuess] = field(default_factory=list)
     pair: GuessPair | None = None
     crashed: dict[str, str] = field(default_factory=dict)

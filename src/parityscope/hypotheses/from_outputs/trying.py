@@ -168,6 +168,8 @@ class Trials:
         for guess in shortest_first(guesses, self.reference):
             if self.explains or self.is_spent:
                 return
+            if self.was_tried(guess):
+                continue
             if not all(self._does_nothing(site, edit) for site, edit in guess.everything(guess.made())):
                 self.attempt(guess)
 
