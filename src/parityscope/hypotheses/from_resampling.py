@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.case.imaging.kernels import KERNELS, kernel_weights, kernel_words
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import fit_numbers, round_to_nice
 from parityscope.hypotheses.from_inputs import edit_of_input, input_values, label_of_input
@@ -31,6 +32,7 @@ _LEAST = 3  # indices of an axis, below which nothing is resampled; chosen
 _STARTS = (0.25, -0.25)  # shifts where fits begin; chosen
 _PROMISING, _WORTH = 0.2, 0.5  # of the squared error: what is looked at further, and what is said; chosen
 _COARSER = (2, 4)  # how many indices get one value; chosen
+_LEAST_SHRUNK, _MOST_SHRUNK = 16, 4096  # indices of an axis that is shrunk and back; chosen
 _EDGES = {"edge": "the edge repeated", "constant": "zeros beyond the edge"}
 # What is said of a rule -> scale about the middle and shift, of an axis' length.
 _RULES: dict[str, Callable[[int], tuple[float, float]]] = {
@@ -147,6 +149,38 @@ def _coarser_edits(axes: tuple[int, ...], sets: int) -> Iterator[StretchEdit]:
                 bits=6 + math.log2(2 * len(_COARSER) * sets),
                 whole=lambda one, sample, r=read, c=count: r(one.replayed[sample], axes, c),
             )
+
+
+def shrunk_edits(array: np.ndarray) -> Iterator[StretchEdit]:
+    """The result at a part of its size and back, as thumbnails and lower rates of sampling are, with each usual kernel."""
+    if array.dtype.kind not in "fu":
+        return
+    planes = [axes for axes in ((2, 3), (1, 2)) if len(array.shape) == 4]
+    for axes in (*planes, (array.ndim - 1,)):
+        lengths = [array.shape[axis] for axis in axes]
+        if not _LEAST_SHRUNK <= min(lengths) <= max(lengths) <= _MOST_SHRUNK:
+            continue
+        for part, rounded, kernel in itertools.product(_COARSER, (math.floor, math.ceil), KERNELS):
+            sizes = [int(rounded(length / part)) for length in lengths]
+            size = " x ".join(map(str, sizes))
+            if rounded is math.ceil and all(length % part == 0 for length in lengths):
+                continue
+            yield StretchEdit(
+                words=f"the result shrunk to {size} along {_say_axes(axes)} and back, {kernel_words(kernel)}",
+                bits=6 + math.log2(2 * len(_COARSER) * len(KERNELS) * (1 + len(planes))),
+                whole=lambda one, sample, a=axes, s=sizes, k=kernel: _shrink(one.base[sample], a, s, k),
+            )
+
+
+def _shrink(array: np.ndarray, axes: Sequence[int], sizes: Sequence[int], kernel: str) -> np.ndarray:
+    made = array.astype(np.float64)
+    for axis, size in zip(axes, sizes, strict=True):
+        length = array.shape[axis]
+        there_and_back = kernel_weights(kernel, size, length) @ kernel_weights(kernel, length, size)
+        made = np.moveaxis(np.tensordot(there_and_back, made, (1, axis)), 0, axis)
+    return (made if array.dtype.kind == "f" else np.clip(np.rint(made), 0, np.iinfo(array.dtype).max)).astype(
+        array.dtype
+    )
 
 
 def _hold_first(array: np.ndarray, axes: tuple[int, ...], count: int) -> np.ndarray:

@@ -25,6 +25,7 @@ from parityscope.hypotheses.from_outputs.guess import RULE_BITS, Guess, guesses_
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.rules import EVERYWHERE
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE
+from parityscope.hypotheses.from_resampling import shrunk_edits
 from parityscope.hypotheses.moves import FILLED
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ def try_entries(found: OutputsSearch) -> None:
     trials.until = found.reference.meter.share_of(until, _MOVED)
     trials.run_moves([one for one in guesses if one.kind == _MOVING])
     trials.until = until
+    trials.run_plain(
+        [Guess(site=site, kind=_MOVING, edit=edit) for site in entries for edit in shrunk_edits(site.result)]
+    )
     groups = _groups_alike(entries)
     _try_all_alike(trials, groups, guesses)
     for site in entries:
