@@ -15,6 +15,7 @@ import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from command_line import exit_status, read_study
 from parityscope.backends import Capture
@@ -1484,3 +1485,29 @@ def test_what_is_kept_beside_in_place_of_in_blocks_is_one_cause(tmp_path: Path, 
     which = "index" if run == 1 else "run of 4 indices"
     said = [one.edit.words for one in found.alike]
     assert any(f"axis -1 cut into every third {which} in place of 3 blocks" in told for told in said), said
+
+
+@pytest.mark.parametrize("axes", [(2, 3), (1, 2)])
+def test_an_image_at_half_of_its_size_and_back_is_named_with_its_kernel(tmp_path: Path, axes: tuple[int, int]) -> None:
+    shape = (1, 3, 20, 25) if axes == (2, 3) else (1, 20, 25, 3)
+    moved = "Identity(x)" if axes == (2, 3) else "Transpose<perm = [0, 3, 1, 2]>(x)"
+    network = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[{",".join(map(str, shape))}] x) => (float[1,4,20,25] y) {{
+        t = {moved}
+        a = Conv<pads = [1, 1, 1, 1]>(t, kernels)
+        y = Tanh(a)
+    }}"""
+    draw = np.random.default_rng(5)
+    model = write_network(tmp_path / "m.onnx", network, {"kernels": draw.normal(size=(4, 3, 3, 3)).astype(np.float32)})
+    run = open_session(load_model(model).graph())
+    samples = [draw.uniform(size=shape).astype(np.float32) for _ in range(2)]
+    answers = []
+    for image in samples:
+        planes = np.moveaxis(image[0], [one - 1 for one in axes], (1, 2))
+        small = [Image.fromarray(plane).resize((12, 10), Image.Resampling.BILINEAR) for plane in planes]
+        made = np.stack([np.asarray(one.resize((25, 20), Image.Resampling.BILINEAR)) for one in small])
+        answers.append(run({"x": np.moveaxis(made, (1, 2), [one - 1 for one in axes])[None]}))
+    feeds = [{"x": one} for one in samples]
+    told = search_outputs(KnownOutputs(model=model, feeds=feeds, candidate=answers, noise={"y": 1e-6}))
+    assert told.is_exact
+    words = f"the result shrunk to 10 x 12 along the axes {list(axes)} and back, bilinear with antialiasing"
+    assert words in [one.edit.words for one in told.alike]

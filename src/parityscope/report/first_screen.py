@@ -138,7 +138,8 @@ def _nearly_causes(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         if one.get("role") == "contributing"
         and not one.get("ruled_out")
         and (as_number(one.get("share")) or 0.0) >= PROVED
-        and (as_number(one.get("confidence")) or 0.0) >= WEAK
+        and (as_number(one.get("confidence")) or 0.0)
+        >= WEAK * PROVED  # halved for the rest that it leaves, and of one place
     ]
     return near[:1]
 
