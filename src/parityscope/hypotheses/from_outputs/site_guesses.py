@@ -17,7 +17,6 @@ from parityscope.hypotheses.from_outputs.families import (
 )
 from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
 from parityscope.hypotheses.from_outputs.parts import PartTables
-from parityscope.hypotheses.from_outputs.sites import PLAIN
 from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
 from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, LOOKED_UP_S, PRODUCT_S
 from parityscope.light_dataclasses import dataclass, field
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.predicting import Predictor
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
+# What a site must have left for writing down and looking at all edits of kinds of which it has hundreds; chosen.
+_WRITTEN_S = {"changed constants": 0.02, "values": 0.08}
 _LEAST_EACH = 12  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
-_WRITTEN_S = (
-    0.08  # what a site must have left for writing down and looking at all edits of values and constants; chosen
-)
 _WORTH = 0.2  # of a score on the worst sample: what has less is not looked at on others; chosen
 _SLOPED = (
     3.0  # runs of a step that one direction of the derivative of its constants costs: measured (2 of convolutions)
@@ -74,7 +72,7 @@ class SiteGuesses:
         try:
             found: list[tuple[str, StretchEdit]] = []
             for kind in kinds:
-                if kind not in PLAIN and self.until - predictor.reference.meter.spent < _WRITTEN_S:
+                if self.until - predictor.reference.meter.spent < _WRITTEN_S.get(kind, -math.inf):
                     break
                 predictor.trying(f"{kind} of {self.site.output}")
                 found += [one for one in self.site.edits([kind]) if not _FITTED_TOO.match(one[1].words)]
@@ -96,9 +94,15 @@ class SiteGuesses:
             if cost * self.samples <= left:
                 left -= cost * self.samples
                 self.edits.append(guess)
-        # What is looked up costs next to nothing: it comes first, and what has to be run as far as the time goes.
+        # What is looked up costs next to nothing: it comes first, then what derivatives of constants say, and what has to be run
+        # as far as the time goes.
         looked_up = {id(one) for one in self.edits if _is_looked_up(one)}
-        self.edits.sort(key=lambda one: 0.0 if id(one) in looked_up else 1.0 + one.made().bits)
+        last = max((one.made().bits for one in self.edits), default=0.0)
+        self.edits.sort(
+            key=lambda one: (
+                0.0 if id(one) in looked_up else one.made().bits + (1.0 if one.kind in _OF_CONSTANTS else 1.0 + last)
+            )
+        )
         self.looked_up = len(looked_up)
         predictor.left_out += len(guesses) - len(self.edits)
         predictor.generated += len(self.edits)
@@ -218,7 +222,7 @@ class SiteGuesses:
             wanted
             and len(names) == 1
             and site.whole_step
-            and price < max(self.until - reference.meter.spent, _WRITTEN_S)
+            and price < max(self.until - reference.meter.spent, _WRITTEN_S["values"])
         ):
             inputs = [reference.value(sample, name) if name else None for name in site.step.inputs]
             predictor.trying(f"the derivative of the constants of {site.output}")

@@ -108,7 +108,7 @@ def _put_behind(graph: onnx.GraphProto, node: onnx.NodeProto, edit: StretchEdit)
 # numbers to a tensor that was seen has `families` in its place.
 # Those whose short ones are tried at every site.
 PLAIN = ("neighbours", "before", "states", SWALLOWED, "inputs", "layouts", "attributes", "operands", "relatives")
-EARLY = (*PLAIN, "values", "constants", "grids", "changed constants")
+EARLY = (*PLAIN, "constants", "grids", "changed constants", "values")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT, _OF_STATES = "values", "states"
 _MOVES = operators_that_move("in order", "permuted", "picked", "repeated")
