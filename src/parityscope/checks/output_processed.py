@@ -8,12 +8,12 @@ point.
 How it shows: outputs in another range, in every precision alike; the intermediate tensors, if there are any, are right up to the
 end.
 
-How we test for it: no run. A sigmoid, a softmax, an exponential and a normalization to length one are applied to the
-reference's output, and to the candidate's; and one factor, or one number added, is fitted to all elements of all samples at
-once. A claim is accepted if what is left of the error is what the declared arithmetic explains, on every wrong sample looked
-at. Each wrong field (an index of the last axis, or of the second) is also taken as a sum of a few of the model's: a box as
-centre and size for one of corners. That numbers were rounded or cut to so many decimals is seen in the candidate's values,
-which all lie on that grid.
+How we test for it: no run. A sigmoid, a softmax, an exponential and normalizations of rows (to length one, to a sum of one, by
+the largest, to mean zero and variance one) are applied to the reference's output, and to the candidate's; and one factor, or one
+number added, is fitted to all elements of all samples at once. A claim is accepted if what is left of the error is what the
+declared arithmetic explains, on every wrong sample looked at. Each wrong field (an index of the last axis, or of the second) is
+also taken as a sum of a few of the model's: a box as centre and size for one of corners. That numbers were rounded or cut to so
+many decimals is seen in the candidate's values, which all lie on that grid.
 
 What it is confused with: a last layer that computes another function, which looks the same from outside; where layers were
 captured and the error begins before the last one, nothing is claimed. A network without a bias hands a factor of its inputs
@@ -191,6 +191,12 @@ CHECK = Check(
             model=_PLAIN,
             inputs=_X,
             outputs_fault=_deployment_changing(lambda y: y / np.linalg.norm(y, axis=-1, keepdims=True)),
+            site="y",
+        ),
+        Example(
+            model=_SIGMOID,
+            inputs=_X,
+            outputs_fault=_deployment_changing(lambda y: y / y.sum(axis=-1, keepdims=True)),
             site="y",
         ),
         Example(model=_IDS, inputs=_MANY, outputs_fault=_deployment_changing(lambda y: y + 1), site="y"),

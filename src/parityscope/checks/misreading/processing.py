@@ -147,6 +147,8 @@ def _explain_floats(pairs: Sequence[Both], limit: float) -> Iterator[Processed]:
     if not all(side.dtype.kind == "f" and np.isfinite(side).all() for pair in pairs for side in pair):
         return
     wide = [(mine.astype(np.float64), its.astype(np.float64)) for mine, its in pairs]
+    # Before what undoes it as well: a normalization of rows that are all a hundred times too large.
+    yield from _fit_one_number(wide, limit)
     for words, function in _final_functions(wide[0][0].ndim):
         once_more = [distance_between(function(mine), its) for mine, its in wide]
         yield Processed(words=f"went through {words} once more than the model says", error=max(once_more))
@@ -154,7 +156,6 @@ def _explain_floats(pairs: Sequence[Both], limit: float) -> Iterator[Processed]:
         if all(_has_enough_values(mine) for mine, _ in wide):
             once_less = [distance_between(mine, function(its)) for mine, its in wide]
             yield Processed(words=f"is what {words} has yet to be applied to", error=max(once_less))
-    yield from _fit_one_number(wide, limit)
     yield from _fit_decimal_grid(pairs, wide, limit)
     if mixed := explain_fields(wide, limit):
         yield Processed(words=mixed.words, error=mixed.error)
@@ -167,8 +168,9 @@ def _final_functions(rank: int) -> Iterator[tuple[str, Function]]:
     yield "an exponential function", _apply_exponential
     for axis in dict.fromkeys((rank - 1, 1)) if rank > 1 else ():
         yield f"a softmax over axis {axis}", functools.partial(_apply_softmax, axis=axis)
-    if rank > 1:
-        yield "a normalization to length one", _normalize_rows
+        for words, size in _SIZES.items():
+            yield f"{words} over axis {axis}", functools.partial(_divide_rows, axis=axis, size=size)
+        yield f"a standardization over axis {axis}", functools.partial(_standardize_rows, axis=axis)
 
 
 def _apply_sigmoid(array: np.ndarray) -> np.ndarray:
@@ -186,9 +188,23 @@ def _apply_exponential(array: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(array))
 
 
-def _normalize_rows(array: np.ndarray) -> np.ndarray:
-    norm = np.linalg.norm(array, axis=-1, keepdims=True)
-    return np.asarray(array / np.where(norm > 0, norm, 1.0))
+def _divide_rows(array: np.ndarray, axis: int, size: Callable[..., np.ndarray]) -> np.ndarray:
+    """What lies along an axis, divided by its size; what has none stays."""
+    divisor = size(array, axis=axis, keepdims=True)
+    return np.asarray(array / np.where(divisor != 0, divisor, 1.0))
+
+
+def _standardize_rows(array: np.ndarray, axis: int) -> np.ndarray:
+    """What lies along an axis, less its mean and divided by its standard deviation."""
+    return _divide_rows(array - array.mean(axis=axis, keepdims=True), axis, np.std)
+
+
+# What a row is divided by to be of size one.
+_SIZES: dict[str, Callable[..., np.ndarray]] = {
+    "a normalization to length one": np.linalg.norm,
+    "a normalization to a sum of one": np.sum,
+    "a division by the largest": np.max,
+}
 
 
 def _has_enough_values(array: np.ndarray) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_inputs import edit_of_input
 from parityscope.hypotheses.from_outputs.guess import RULE_BITS, Guess
+from parityscope.hypotheses.from_outputs.rules import EVERYWHERE
 from parityscope.light_dataclasses import dataclass
 from parityscope.operators import operators_that_move
 
@@ -196,4 +197,4 @@ def _join_edits(edits: Sequence[tuple[EditSite, StretchEdit]], words: str, count
     first = StretchEdit(
         words=said, bits=_BITS + RULE_BITS, at=edit.at, before=edit.before, each=edit.each, whole=edit.whole
     )
-    return Guess(site=site, kind="layouts, everywhere", edit=first, others=tuple(others))
+    return Guess(site=site, kind=f"layouts{EVERYWHERE}", edit=first, others=tuple(others))
