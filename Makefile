@@ -50,10 +50,16 @@ test-core: $(DEVELOPED)
 test-cluster: $(DEVELOPED)
 	$(CLUSTER) || $(CLUSTER)
 
+# Of measurements, which no test runs, what they call and how: a name or an argument that is gone.
+SCRIPTS := --explicit-package-bases --allow-untyped-defs --allow-incomplete-defs --check-untyped-defs --no-warn-unused-ignores \
+	--cache-dir .mypy_cache/bench $(addprefix --disable-error-code ,arg-type assignment call-overload dict-item import-not-found list-item \
+	no-any-return no-untyped-call union-attr var-annotated) bench/*.py
+
 lint: $(DEVELOPED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=src:tests:bench:. $(BIN)/mypy $(SCRIPTS)
 	$(BIN)/lint-imports
 
 # The TensorRT adapter against the type stubs of three versions; skipped with its reason where they cannot be fetched.

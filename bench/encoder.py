@@ -100,8 +100,8 @@ def model(draw: np.random.Generator) -> onnx.ModelProto:
         x = build.node("Add", [x, fed], f"{name}_residual2")
     build.node("Identity", [build.norm(x, "final")], "y")
     shape = [1, TOKENS, WIDTH]
-    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name in ("x", "y")]
-    graph = helper.make_graph(build.nodes, "encoder", *ends, build.weights)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y"))
+    graph = helper.make_graph(build.nodes, "encoder", [x], [y], build.weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 

@@ -153,7 +153,7 @@ def make(folder: Path) -> None:
 
     from parityscope.case import load_inputs, load_model
     from parityscope.case.formats.npz import write_npz
-    from parityscope.records import Budget
+    from parityscope.records import Budget, Policy
     from parityscope.repairs.search import RepairTask, search_repair
     from parityscope.repairs.search.splitting import split_samples
 
@@ -169,7 +169,7 @@ def make(folder: Path) -> None:
             model=model,
             inputs=load_inputs(model, data, spool=Path(scratch) / "spool"),
             low="f16",
-            budgets=(budget,),
+            policy=Policy(budgets=(budget,)),
             threads=1,
             search_samples=_SEARCHED,
         )

@@ -23,11 +23,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ROUNDS = 5
 KEPT = 4  # runs whose results stay in memory, 0.5 GiB each
 SIZE = (768, 384)
 ENVIRONMENT = {**os.environ, "POLYGRAPHY_AUTOINSTALL_DEPS": "0"}
+_opened_by: dict[str, Any] = {}  # what was wrapped
 
 
 def main() -> None:
@@ -136,8 +138,7 @@ def _timed_sessions() -> list[float]:
     import onnxruntime as ort
 
     seconds: list[float] = []
-    opening = ort.InferenceSession.__init__
-    opening = getattr(opening, "plain", opening)
+    opening = _opened_by.setdefault("plain", ort.InferenceSession.__init__)
 
     def timed(*words, **options):  # noqa: ANN002, ANN003, ANN202 - passes everything on
         start = time.perf_counter()
@@ -146,7 +147,6 @@ def _timed_sessions() -> list[float]:
         finally:
             seconds.append(time.perf_counter() - start)
 
-    timed.plain = opening
     ort.InferenceSession.__init__ = timed
     return seconds
 

@@ -205,6 +205,7 @@ def searched(one: Drawn, folder: Path) -> tuple[bool, str]:
     from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
     from parityscope.checks.preprocessing.steps import ORIGINAL, describe_steps
     from parityscope.comparison.rows import make_aligner
+    from parityscope.records import Policy
 
     network = onnxruntime.InferenceSession(DATA / "rtdetr-digits.onnx")
     (folder / "images").mkdir(parents=True, exist_ok=True)
@@ -224,7 +225,7 @@ def searched(one: Drawn, folder: Path) -> tuple[bool, str]:
         run=lambda arrays: dict(zip(names, network.run(None, dict(arrays)), strict=True)),
         bounds=dict.fromkeys(names, 1e-5),
         runs=1000,
-        align=make_aligner(names),
+        align=make_aligner(Policy(matched=names)),
     )
     steps = [*image_steps(found_image, [{"images": right} for right, _ in inputs]), *placing_steps(found_image, known)]
     found = search_preprocessing(question, steps)
