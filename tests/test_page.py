@@ -139,7 +139,7 @@ def test_everything_is_reached_and_used_by_keyboard(browser: Browser) -> None:
     focus = "(document.activeElement.id || document.activeElement.textContent).trim()"
     with open_page(browser, as_html.render_html(documents.large(60)), before=SILENCE) as page:
         reached: list[str] = []
-        wanted = {"Copy", "Network", "All tensors", "search", "Next", "Whole", "strip"}
+        wanted = {"Copy", "Network", "All tensors", "search", "Next match", "Whole", "strip"}
         while len(reached) < 60 and not wanted <= set(reached):
             press_key(page, "Tab")
             reached.append(run_script(page, focus))
