@@ -1511,3 +1511,52 @@ def test_an_image_at_half_of_its_size_and_back_is_named_with_its_kernel(tmp_path
     assert told.is_exact
     words = f"the result shrunk to 10 x 12 along the axes {list(axes)} and back, bilinear with antialiasing"
     assert words in [one.edit.words for one in told.alike]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "places", "words"),
+    [
+        ("later = Greater(d, zero)", "later = Greater(d, n)", {"c", "e", "m"}, "lost: "),
+        ("f = Cast<to = 1>(r)", "q = Add(r, one) f = Cast<to = 1>(q)", {"f", "r"}, "plus 1"),
+    ],
+)
+def test_what_a_network_makes_of_shapes_alone_may_be_wrong_too(
+    tmp_path: Path, right: str, wrong: str, places: set[str], words: str
+) -> None:
+    """Positions and the distances between them: no value that is fed leads to them."""
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,n,6] x) => (float[1,n,6] y) {
+        s = Shape(x)
+        n = Gather<axis = 0>(s, one)
+        r = Range(zero, n, one)
+        f = Cast<to = 1>(r)
+        u = Unsqueeze(f, last)
+        a = Mul(u, rates)
+        p = Sin(a)
+        t = Unsqueeze(r, last)
+        w = Unsqueeze(r, ahead)
+        d = Sub(w, t)
+        later = Greater(d, zero)
+        c = Cast<to = 7>(later)
+        e = Gather<axis = 0>(table, c)
+        h = Add(x, p)
+        m = MatMul(e, h)
+        y = Tanh(m)
+    }"""
+    draw = np.random.default_rng(8)
+    weights = {
+        "zero": np.array(0),
+        "one": np.array(1),
+        "last": np.array([1]),
+        "ahead": np.array([0]),
+        "rates": draw.uniform(0.5, 3, (1, 6)).astype(np.float32),
+        "table": np.array([0.2, -0.5], np.float32),
+    }
+    model = write_network(tmp_path / "m.onnx", network, weights)
+    other = write_network(tmp_path / "n.onnx", network.replace(right, wrong), weights)
+    run = open_session(load_model(other).graph())
+    samples = [{"x": draw.normal(size=(1, length, 6)).astype(np.float32)} for length in (11, 14)]
+    answers = [run(one) for one in samples]
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}))
+    assert found.is_exact
+    told = [(one.guess.site.output, one.edit.words) for one in found.alike]
+    assert any(output in places and words in said for output, said in told), told

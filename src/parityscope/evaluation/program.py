@@ -29,7 +29,7 @@ from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from parityscope.case import Model
@@ -195,14 +195,25 @@ def _region_above(last: ProgramStep, program: Program, known: frozenset[str]) ->
     return ObservedRegion(reads=tuple(order), steps=inside)
 
 
-def steps_fed(program: Program, besides: Collection[str] = ()) -> list[ProgramStep]:
-    """The steps that depend on what is fed, on more than its shape; and the operators `besides`, whatever they read."""
-    reached = set(program.inputs)
+def steps_fed(
+    program: Program, besides: Collection[str] = (), is_data: Callable[[ProgramStep], bool] | None = None
+) -> list[ProgramStep]:
+    """The steps that depend on what is fed, on more than its shape; and the operators `besides`, whatever they read.
+
+    `is_data` says what depends on the shape alone and counts all the same: positions, distances between them.
+    """
+    reached, shaped = set(program.inputs), set[str]()
     found: list[ProgramStep] = []
     for step in program.steps:
-        if step.op_type not in SHAPE_READERS and (step.op_type in besides or not reached.isdisjoint(step.reads)):
-            reached.update(filter(None, step.outputs))
+        reads_shape, given = step.op_type in SHAPE_READERS, [name for name in step.outputs if name]
+        if not reads_shape and (step.op_type in besides or not reached.isdisjoint(step.reads)):
+            reached.update(given)
             found.append(step)
+        elif not shaped.isdisjoint(step.reads) or (reads_shape and not reached.isdisjoint(step.reads)):
+            shaped.update(given)
+            if not reads_shape and is_data is not None and is_data(step):
+                reached.update(given)
+                found.append(step)
     return found
 
 

@@ -1,4 +1,4 @@
-"""A mask that is off by one, or that of another row: inputs that hold two values alone."""
+"""A mask that is off by one, that of another row, or lost: inputs that hold two values alone."""
 
 from __future__ import annotations
 
@@ -19,15 +19,25 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.stretch import ComputedStretch
 
 _FILLS = ("edge", "maximum", "minimum")
+_LOST_BITS = 4.0  # of an input, and which of its two values; chosen
 _LOOKED_AT = 1 << 16  # elements of an input whose values are counted; chosen
 
 
 def mask_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
-    """Every mask that a step reads moved by one along each of its axes, or taken from another index of one."""
+    """Every mask that a step reads as one value throughout, moved by one along each of its axes, or that of another index."""
     for index, name in enumerate(node.input):
         array = stretch.value(0, name) if name else None
         if array is None or not _is_mask(array):
             continue
+        for value in (array.min(), array.max()):
+            said = bool(value) if array.dtype.kind == "b" else f"{value:.6g}"
+            yield edit_of_input(
+                place,
+                f"the mask {name!r} lost: {said} throughout",
+                _LOST_BITS,
+                index,
+                lambda a, value=value: np.full_like(a, value),
+            )
         axes = [axis for axis, length in enumerate(array.shape) if length > 1]
         bits = 5 + math.log2(8 * len(axes))
         for axis in axes:

@@ -74,11 +74,12 @@ def _try_plain(found: OutputsSearch) -> None:
 
 
 def _try_rules(found: OutputsSearch) -> None:
-    """The same edit at several places; before them, as both are numbers to be listed, other thresholds."""
+    """The same edit at several places; before them what decides and has no derivative: lost masks and other thresholds."""
     trials, until = found.trials, found.trials.until
     trials.run_rules(list_cut_rules(found.reference, found.sites))
     whole = [site for site in found.sites if site.inner is None and site.whole_step]
     trials.until = found.reference.meter.share_of(until, _OF_THRESHOLDS)
+    trials.run_plain([one for one in found.plain if one.kind == "masks"])
     thresholds = [site for site in whole if reads_threshold(site)]
     trials.run_plain(guesses_unpredicted(thresholds, ("changed constants",)))
     numbers = guesses_unpredicted(whole, ("attributes",))

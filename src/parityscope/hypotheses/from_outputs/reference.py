@@ -40,6 +40,7 @@ Redo = Callable[[int, Mapping[str, np.ndarray]], "Sequence[np.ndarray | None]"]
 _INSIDE_CALL_S, _INSIDE_ELEMENT_S, _INSIDE_PRODUCT_S = 1e-5, 3e-10, 4e-11  # of a step of many in one session
 _LOOKED_AT = 64  # elements that are compared before all are; chosen
 _ITERATION = 1  # whose tensors are looked at inside a loop, from nought: states are often zero in the first
+_LONGEST_SHAPE = 8  # axes; chosen: what is longer is looked at as data though it depends on a shape alone
 _SHAPES = of_kind("shape")
 _QUANTIZED = of_kind("quantization")
 _RANDOM = of_kind("random")
@@ -274,7 +275,7 @@ def _find_live(reference: Reference) -> None:
     """Which steps are live, what lies behind each, and what each costs."""
     program = reference.program
     wanted, live = set(program.outputs), []
-    for step in reversed(steps_fed(program, besides=_QUANTIZED)):
+    for step in reversed(steps_fed(program, _QUANTIZED, lambda step: _is_no_shape(reference, step))):
         if any(name in wanted for name in step.outputs):
             wanted.update(step.reads)
             live.append(step)
@@ -292,6 +293,12 @@ def _find_live(reference: Reference) -> None:
         reference.seconds[step.index] = CALL_S + ELEMENT_S * elements + PRODUCT_S * products
         inside[step.index] = _INSIDE_CALL_S + _INSIDE_ELEMENT_S * elements + _INSIDE_PRODUCT_S * products
     reference.suffixes = Suffixes(program, reference.live, inside)
+
+
+def _is_no_shape(reference: Reference, step: ProgramStep) -> bool:
+    """Whether a step gives more numbers than a shape has."""
+    made = [reference.values[0].get(name) for name in step.outputs]
+    return any(array is not None and array.size > _LONGEST_SHAPE for array in made)
 
 
 def _bit_places(bits: int) -> list[int]:

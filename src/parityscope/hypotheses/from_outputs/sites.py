@@ -107,7 +107,18 @@ def _put_behind(graph: onnx.GraphProto, node: onnx.NodeProto, edit: StretchEdit)
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
 # Those whose short ones are tried at every site.
-PLAIN = ("neighbours", "before", "states", SWALLOWED, "inputs", "layouts", "attributes", "operands", "relatives")
+PLAIN = (
+    "neighbours",
+    "before",
+    "states",
+    SWALLOWED,
+    "inputs",
+    "masks",
+    "layouts",
+    "attributes",
+    "operands",
+    "relatives",
+)
 EARLY = (*PLAIN, "constants", "grids", "changed constants", "values")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT, _OF_STATES = "values", "states"
