@@ -1560,3 +1560,38 @@ def test_what_a_network_makes_of_shapes_alone_may_be_wrong_too(
     assert found.is_exact
     told = [(one.guess.site.output, one.edit.words) for one in found.alike]
     assert any(output in places and words in said for output, said in told), told
+
+
+def test_one_rule_for_all_nodes_inside_of_loops_is_one_cause(tmp_path: Path) -> None:
+    """Gates of recurrences as an old framework computes them, in the bodies of two loops."""
+    scan = """last_N, d_N = Scan<num_scan_inputs = 1, body = step_N (float[14] state, float[14] row) => (float[14] next, float[14] given) {
+        sum = Add(state, row)
+        open = Sigmoid(sum)
+        kept = Mul(open, state)
+        other = Neg(row)
+        shut = Sigmoid(other)
+        fresh = Mul(shut, row)
+        mixed = Add(kept, fresh)
+        next = Tanh(mixed)
+        given = Identity(next)
+    }>(begin, a_N)"""
+    network = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,12] y) {{
+        a_1 = MatMul(x, w1)
+        {scan.replace("_N", "_1")}
+        a_2 = MatMul(d_1, w2)
+        {scan.replace("_N", "_2")}
+        y = MatMul(d_2, w3)
+    }}"""
+    draw = np.random.default_rng(2)
+    shapes = {"w1": (20, 14), "w2": (14, 14), "w3": (14, 12)}
+    weights = {name: draw.normal(size=shape).astype(np.float32) / np.float32(2) for name, shape in shapes.items()}
+    weights["begin"] = draw.normal(size=14).astype(np.float32)
+    model = write_network(tmp_path / "m.onnx", network, weights)
+    other = write_network(tmp_path / "n.onnx", network.replace("Sigmoid(", "HardSigmoid("), weights)
+    run = open_session(load_model(other).graph())
+    samples = [{"x": draw.normal(size=(6, 20)).astype(np.float32)} for _ in range(2)]
+    answers = [run(one) for one in samples]
+    found = search_outputs(KnownOutputs(model=model, feeds=samples, candidate=answers, noise={"y": 1e-6}))
+    assert found.is_exact
+    said = [one.edit.words for one in found.alike]
+    assert "at each of 4 Sigmoid: HardSigmoid in place of Sigmoid" in said, said

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.sites import redo_edits
 from parityscope.hypotheses.from_outputs.superposing import price_of_words
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
 from parityscope.light_dataclasses import dataclass
@@ -119,7 +120,7 @@ def known_responses(tried: Sequence[TriedGuess], plain: Sequence[Guess], numbers
 
 def redo_steps(guess: Guess, edit: StretchEdit) -> dict[int, Redo]:
     """The steps that an edit changes, by index, with what is computed there."""
-    return {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
+    return redo_edits(guess.everything(edit))
 
 
 def _slopes_of(trials: Trials, one: TriedGuess) -> dict[int, np.ndarray]:

@@ -93,7 +93,7 @@ def _try_rules(found: OutputsSearch) -> None:
 def _try_longer_rules(found: OutputsSearch) -> None:
     """Other inputs, attributes and constants at all places of a kind: so much at once is far from what derivatives say."""
     if not found.longer_rules:
-        whole = [site for site in found.sites if site.inner is None and site.whole_step]
+        whole = [site for site in found.sites if site.whole_step]
         found.longer_rules = list_rules(guesses_unpredicted(whole, _AT_ALL), math.inf)
     found.trials.run_rules(found.longer_rules)
 

@@ -5,6 +5,7 @@ What a converter, an opset or a fusion does wrong it does wherever it applies.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -48,7 +49,7 @@ def list_rules(guesses: Sequence[Guess], most_bits: float = _LEFT_OUT_BITS) -> l
 
     Longer edits are joined where something is expected of them at each place.
     """
-    sites = {one.site.step.index: one.site for one in guesses if one.site.inner is None}.values()
+    sites = {(one.site.step.index, one.site.inner and one.site.output): one.site for one in guesses}.values()
     places = Counter(_kind_of(one) for one in sites)
     behind_each = Counter((_kind_of(one), _operator_in_front(one)) for one in sites)
     rules = []
@@ -91,8 +92,8 @@ def list_function_rules(sites: Sequence[EditSite]) -> list[Guess]:
 
 def _function_at(site: EditSite) -> tuple[str, str, str] | None:
     """What a step computes of one tensor: its operator, those before it that take part, and the tensor; None of any other."""
-    step, program = site.step, site.reference.program
-    if site.inner is not None or not site.whole_step or step.op_type not in _POINTWISE:
+    step, program = site.changed_step, (site.inner or site.reference).program
+    if not site.whole_step or step.op_type not in _POINTWISE:
         return None
 
     def read_by(one: ProgramStep) -> set[str]:
@@ -161,12 +162,14 @@ def find_alike(edits: Iterable[tuple[Guess, StretchEdit]]) -> Iterator[Members]:
     alike: dict[tuple[str, str, str], dict[str, tuple[Guess, StretchEdit]]] = {}
     for guess, edit in edits:
         # Inputs are no operator: what is done to all of them at once is for the checks of bindings to say.
-        if guess.site.inner is None and not guess.site.output.endswith(READ):
+        if not guess.site.output.endswith(READ):
             key = guess.site.changed_step.op_type, guess.kind, _words_of_rule(edit)
             alike.setdefault(key, {})[guess.site.output] = guess, edit
     for by_site in alike.values():
         members = sorted(by_site.values(), key=lambda one: one[0].site.step.index)
-        if 1 < len({one.site.step.index for one, _ in members}) == len(members):
+        # Of two results of one step only one is another step; nodes inside of one are changed together.
+        alone = [one.site.step.index for one, _ in members if one.site.inner is None]
+        if len(members) > 1 and len(set(alone)) == len(alone):
             yield members
 
 
@@ -174,7 +177,9 @@ def join_alike(members: Members, behind: str = "") -> Guess:
     """One guess that makes all of these edits; nothing is expected of it yet."""
     first, edit = members[0]
     op_type = first.site.changed_step.op_type
-    there = sum(step.op_type == op_type for step in first.site.reference.live)
+    live = first.site.reference.live
+    inside = (one for step in live for body in step.bodies.values() for one in body.steps)
+    there = sum(step.op_type == op_type for step in itertools.chain(live, inside))
     rule = _words_of_rule(edit)
     if rule.endswith(_INSTEAD.rstrip()):  # of numbers, which may be another one at each place
         rule += f" {' or '.join(dict.fromkeys(other.words.rpartition(_INSTEAD)[2] for _, other in members))}"
@@ -204,5 +209,5 @@ def _kind_of(site: EditSite) -> tuple[str, int]:
 
 def _operator_in_front(site: EditSite) -> str:
     """The operator whose result a step reads first; "" where that is an input or a constant."""
-    step, made = site.changed_step, site.reference.program.steps_of
+    step, made = site.changed_step, (site.inner or site.reference).program.steps_of
     return made[step.inputs[0]].op_type if step.inputs and step.inputs[0] in made else ""

@@ -25,7 +25,7 @@ from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.from_outputs.reference import Inner, Redo, Reference
@@ -284,10 +284,14 @@ class EditSite:
         self, inner: Inner, sample: int, edit: StretchEdit, changed: Mapping[str, np.ndarray]
     ) -> list[np.ndarray | None] | None:
         """What the control flow gives when a node of its body is another one; only what a graph can say is known there."""
-        reference = self.reference
         written = _rewrite_body(self.step, inner, edit, self.stretch.changed_constants(edit))
-        if written is None:
-            return None
+        return None if written is None else self.results_of_written(written, sample, changed)
+
+    def results_of_written(
+        self, written: ProgramStep, sample: int, changed: Mapping[str, np.ndarray]
+    ) -> list[np.ndarray | None]:
+        """What the control flow gives with another body."""
+        reference = self.reference
 
         def taken(name: str) -> np.ndarray | None:
             return changed[name] if name in changed else reference.value(sample, name)
@@ -306,6 +310,33 @@ class EditSite:
             return found
 
         return computed
+
+
+def redo_edits(edits: Iterable[tuple[EditSite, StretchEdit]]) -> dict[int, Redo]:
+    """Edits of several sites, by the steps' indices; those inside of one step together."""
+    by_step: dict[int, list[tuple[EditSite, StretchEdit]]] = {}
+    for site, edit in edits:
+        by_step.setdefault(site.step.index, []).append((site, edit))
+    return {
+        index: _redo_inside(some) if len(some) > 1 else some[0][0].redo(some[0][1]) for index, some in by_step.items()
+    }
+
+
+def _redo_inside(edits: Sequence[tuple[EditSite, StretchEdit]]) -> Redo:
+    """Control flow with several nodes of its bodies changed, to be computed in whatever it then reads."""
+    first, _ = edits[0]
+    written: ProgramStep | None = first.step
+    for site, edit in edits:
+        if site.inner is not None and written is not None:
+            written = _rewrite_body(written, site.inner, edit, site.stretch.changed_constants(edit))
+
+    def computed(sample: int, changed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray | None]:
+        if written is None:
+            raise ParityError(f"{first.step.key} cannot be written with these changes")
+        first.reference.meter.charge(first.price)
+        return first.results_of_written(written, sample, changed)
+
+    return computed
 
 
 def sites_of(reference: Reference, still: frozenset[str]) -> list[EditSite]:

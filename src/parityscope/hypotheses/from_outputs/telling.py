@@ -10,6 +10,7 @@ import numpy as np
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_outputs.sites import redo_edits
 from parityscope.hypotheses.measures import are_equal
 from parityscope.hypotheses.power import MOST_NUMBERS, KindTally
 from parityscope.hypotheses.written import write_edit
@@ -226,7 +227,7 @@ def _tensors_that_divide(found: OutputsSearch) -> tuple[str, ...]:
     given: list[Mapping[str, np.ndarray]] = []
     for one in members:
         guess = one.guess
-        redone = {site.step.index: site.redo(edit) for site, edit in guess.everything(one.edit)}
+        redone = redo_edits(guess.everything(one.edit))
         try:
             given.append(found.reference.changed_with(sample, redone))
         except ParityError:

@@ -18,6 +18,7 @@ from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.families import with_free_numbers
 from parityscope.hypotheses.from_outputs.family_fits import EXACT, WIDER, fit_family
 from parityscope.hypotheses.from_outputs.ordering import PART_OF_TIME, GuessQueues, shortest_first
+from parityscope.hypotheses.from_outputs.sites import redo_edits
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
 from parityscope.hypotheses.power import SURE_BITS, find_least_share
 from parityscope.light_dataclasses import dataclass, field
@@ -279,7 +280,7 @@ class Trials:
         return found
 
     def _response(self, sample: int, guess: Guess, edit: StretchEdit) -> Mapping[str, np.ndarray]:
-        redone = {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
+        redone = redo_edits(guess.everything(edit))
         if self._made is not None and self._made[0] is edit and sample == self.worst and not guess.others:
             results = self._made[1]
             redone = {guess.site.step.index: lambda *_: results}
