@@ -1564,7 +1564,8 @@ def test_what_a_network_makes_of_shapes_alone_may_be_wrong_too(
 
 def test_one_rule_for_all_nodes_inside_of_loops_is_one_cause(tmp_path: Path) -> None:
     """Gates of recurrences as an old framework computes them, in the bodies of two loops."""
-    scan = """last_N, d_N = Scan<num_scan_inputs = 1, body = step_N (float[14] state, float[14] row) => (float[14] next, float[14] given) {
+    body = "(float[14] state, float[14] row) => (float[14] next, float[14] given)"
+    scan = f"""last_N, d_N = Scan<num_scan_inputs = 1, body = step_N {body} {{
         sum = Add(state, row)
         open = Sigmoid(sum)
         kept = Mul(open, state)
@@ -1574,7 +1575,7 @@ def test_one_rule_for_all_nodes_inside_of_loops_is_one_cause(tmp_path: Path) -> 
         mixed = Add(kept, fresh)
         next = Tanh(mixed)
         given = Identity(next)
-    }>(begin, a_N)"""
+    }}>(begin, a_N)"""
     network = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,12] y) {{
         a_1 = MatMul(x, w1)
         {scan.replace("_N", "_1")}

@@ -102,8 +102,9 @@ def _function_at(site: EditSite) -> tuple[str, str, str] | None:
     before: set[str] = set()
     front = read_by(step)
     while len(front) > 1:
-        made = max((program.steps_of[name] for name in front & program.steps_of.keys()), key=lambda one: one.index)
-        if made.op_type not in _POINTWISE:
+        makers = [program.steps_of[name] for name in front & program.steps_of.keys()]
+        made = max(makers, key=lambda one: one.index, default=None)
+        if made is None or made.op_type not in _POINTWISE:
             return None
         front, before = front - {*made.outputs} | read_by(made), before | {made.op_type}
     tensor = next(iter(front), "")
