@@ -37,6 +37,15 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.trying import Trials
     from parityscope.hypotheses.stretch import ComputedStretch
 
+_MOVED = 0.5  # of what is left for what enters the network: for what moves values; chosen
+_MOVING = "values"  # the kind of edits that such are among
+_KEPT = ("before",)  # the kind of edits that take another sample's values
+_TABLE, _COLUMNS, _OF_COLUMNS = 2, 64, 5.0  # its rank; columns at most, and bits beside which two; chosen
+_ROLLED = re.compile(r"rolled by (-?\d+) along axis (\d+)$")
+_MOST_OF_IT = 0.6  # of the error: from there a number is fitted at once; chosen
+_ALONE = 0.8  # of what is left: for edits of one input, before what explains most is done to all that are alike; chosen
+_NUMBER, _HALVES = re.compile(r"\d+"), re.compile(r"(?<![a-z])(?:keys?|values?|k|v)(?![a-z])", re.IGNORECASE)
+_AT_ALL = 16  # edits that are made at all inputs that are alike, of each of two orders; chosen
 _FEW = 64  # integers of an input that says how much there is: a number for each row of a batch; chosen
 _BITS = 5.0  # chosen, as for the other changes of an input
 
@@ -69,17 +78,6 @@ def _numbers(stretch: ComputedStretch, sample: int, at: tuple[str, int] | None) 
     base = stretch.base[sample]
     held = None if at is None else stretch.value(sample, at[0])
     return base if at is None or held is None else np.full_like(base, held.shape[at[1]])
-
-
-_MOVED = 0.5  # of what is left for what enters the network: for what moves values; chosen
-_MOVING = "values"  # the kind of edits that such are among
-_KEPT = ("before",)  # the kind of edits that take another sample's values
-_TABLE, _COLUMNS, _OF_COLUMNS = 2, 64, 5.0  # its rank; columns at most, and bits beside which two; chosen
-_ROLLED = re.compile(r"rolled by (-?\d+) along axis (\d+)$")
-_MOST_OF_IT = 0.6  # of the error: from there a number is fitted at once; chosen
-_ALONE = 0.8  # of what is left: for edits of one input, before what explains most is done to all that are alike; chosen
-_NUMBER, _HALVES = re.compile(r"\d+"), re.compile(r"(?<![a-z])(?:keys?|values?|k|v)(?![a-z])", re.IGNORECASE)
-_AT_ALL = 16  # edits that are made at all inputs that are alike, of each of two orders; chosen
 
 
 def try_entries(found: OutputsSearch) -> None:

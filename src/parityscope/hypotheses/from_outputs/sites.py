@@ -1,8 +1,6 @@
 """A step of the reference as a stretch of one, so that what is generated for layers that were seen serves here too.
 
 What the generators read are the reference's own tensors: those of steps near by that do not depend on the site's result.
-
-Control flow with a node of its body changed, as far as a graph can say it: another node, inputs, constants, nodes behind.
 """
 
 from __future__ import annotations
@@ -10,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import onnx_ir as ir
-from onnx import numpy_helper
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_nan import SWALLOWED
+from parityscope.hypotheses.from_outputs.rewriting import rewrite_body
 from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, MADE_S, SITE_S
 from parityscope.hypotheses.schemas import axes_by_values
 from parityscope.hypotheses.searching import generated_kinds
@@ -27,81 +24,10 @@ from parityscope.operators import operators_that_move
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import onnx
+
     from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.from_outputs.reference import Inner, Redo, Reference
-
-
-def _can_be_written(edit: StretchEdit, constants: Mapping[str, np.ndarray]) -> bool:
-    """Whether a graph can say all that the edit does."""
-    if edit.opset is not None or edit.after is not None:
-        return False
-    if edit.behind:
-        return edit.before is None and edit.node is None
-    if edit.whole is not None:
-        return False
-    return bool(constants) or edit.before is None or edit.reads is not None
-
-
-def _rewrite_body(
-    step: ProgramStep, inner: Inner, edit: StretchEdit, constants: Mapping[str, np.ndarray]
-) -> ProgramStep | None:
-    """The step whose body has the edit; None where a graph cannot say it."""
-    if not _can_be_written(edit, constants):
-        return None
-    message = ir.serde.serialize_node(step.node)
-    graph = next(one.g for one in message.attribute if one.name == inner.body)
-    outputs = [value.name for value in inner.step.node.outputs]
-    node = next((one for one in graph.node if list(one.output) == outputs), None)
-    if node is None:
-        return None
-    before = list(node.input)
-    if constants:
-        for index, site in enumerate(inner.step.inputs):
-            if site in constants:
-                node.input[index] = _put_constant(graph, before[index], constants[site])
-    if edit.reads is not None:
-        del node.input[:]
-        node.input.extend("" if index is None else before[index] for index in edit.reads)
-        while node.input and not node.input[-1]:
-            node.input.pop()
-    if edit.node is not None:
-        node.op_type, node.domain = edit.node.op_type, edit.node.domain
-        del node.attribute[:]
-        node.attribute.extend(edit.node.attribute)
-    if edit.behind:
-        _put_behind(graph, node, edit)
-    changed = _read_back(message, inner)
-    kind = b"inside" + message.SerializeToString(deterministic=True)
-    return replace(step, node=changed, kind=kind)
-
-
-def _read_back(message: onnx.NodeProto, inner: Inner) -> ir.Node:
-    """The node in a graph where all that its bodies read from outside is there."""
-    names = dict.fromkeys((*message.input, *inner.outside))
-    graph = onnx.GraphProto(
-        name="outside", node=[message], input=[onnx.ValueInfoProto(name=one) for one in names if one]
-    )
-    return ir.serde.deserialize_graph(graph)[0]
-
-
-def _put_constant(graph: onnx.GraphProto, name: str, array: np.ndarray) -> str:
-    """A constant of the body."""
-    made = f"{name}::changed{len(graph.initializer)}"
-    graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), made))
-    return made
-
-
-def _put_behind(graph: onnx.GraphProto, node: onnx.NodeProto, edit: StretchEdit) -> None:
-    """Operators of one variable behind a node; whatever read its result reads theirs."""
-    name = node.output[0]
-    node.output[0] = last = f"{name}::before"
-    place = list(graph.node).index(node)
-    for count, (op_type, numbers) in enumerate(edit.behind):
-        given = name if count == len(edit.behind) - 1 else f"{name}::{count}"
-        held = [_put_constant(graph, given, np.asarray(one, np.float32)) for one in numbers]
-        place += 1
-        graph.node.insert(place, onnx.NodeProto(op_type=op_type, input=[last, *held], output=[given]))
-        last = given
 
 
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
@@ -284,7 +210,7 @@ class EditSite:
         self, inner: Inner, sample: int, edit: StretchEdit, changed: Mapping[str, np.ndarray]
     ) -> list[np.ndarray | None] | None:
         """What the control flow gives when a node of its body is another one; only what a graph can say is known there."""
-        written = _rewrite_body(self.step, inner, edit, self.stretch.changed_constants(edit))
+        written = rewrite_body(self.step, inner, edit, self.stretch.changed_constants(edit))
         return None if written is None else self.results_of_written(written, sample, changed)
 
     def results_of_written(
@@ -328,7 +254,7 @@ def _redo_inside(edits: Sequence[tuple[EditSite, StretchEdit]]) -> Redo:
     written: ProgramStep | None = first.step
     for site, edit in edits:
         if site.inner is not None and written is not None:
-            written = _rewrite_body(written, site.inner, edit, site.stretch.changed_constants(edit))
+            written = rewrite_body(written, site.inner, edit, site.stretch.changed_constants(edit))
 
     def computed(sample: int, changed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray | None]:
         if written is None:
