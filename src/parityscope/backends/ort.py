@@ -62,6 +62,10 @@ _DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})  # no other
 _sessions: OrderedDict[Hashable, tuple[int, Run]] = OrderedDict()  # bytes of graph and weights, the session
 _inherited: list[OrderedDict[Hashable, tuple[int, Run]]] = []
 _locks = [threading.Lock()]  # `_sessions`, by one thread at a time; the last is in use
+_UNREGISTERED = "is not a registered function/op"  # ONNX Runtime's words (graph.cc)
+_PROBE_IR_VERSION = 8  # of ONNX 1.13: every runtime in use reads it
+_INSPECTED_BYTES = 1 << 28  # chosen: for as long as the graph is saved, its weights are in memory and on disk once more
+_HALF = {"f16": "float16", "bf16": "bfloat16"}
 
 
 def _leave_inherited() -> None:
@@ -95,14 +99,6 @@ def _kept_session(model: Model, options: Hashable, opened: Callable[[], Run]) ->
 def _answers_alike(model: Model) -> bool:
     kinds = {site.op_type for site in model.sites.values()}
     return kinds <= OPERATORS.keys() and not kinds & _CHANGING and model.opsets.keys() <= _DOMAINS
-
-
-_UNREGISTERED = "is not a registered function/op"  # ONNX Runtime's words (graph.cc)
-_PROBE_IR_VERSION = 8  # of ONNX 1.13: every runtime in use reads it
-
-_INSPECTED_BYTES = 1 << 28  # chosen: for as long as the graph is saved, its weights are in memory and on disk once more
-
-_HALF = {"f16": "float16", "bf16": "bfloat16"}
 
 
 def _list_providers(ort: Any) -> dict[str, str]:

@@ -55,6 +55,31 @@ _T = TypeVar("_T")
 _PROTOCOLS: Mapping[str, str] = {"http": "localhost:8000", "grpc": "localhost:8001"}
 """The protocols, and where a server listens for each when nothing else is said."""
 
+# The protocol's names of types; those that it lacks cannot be served.
+_TYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+    "bfloat16": "BF16",
+    "str": "BYTES",
+}
+_HALVES = {"FP16", "BF16"}
+_FLOATS = {"float32", "float64"}
+_DEFAULT_WAIT_S = 60.0  # chosen: an answer that takes longer is taken for a server that hangs; wait= changes it
+_EXCEEDED = "StatusCode.DEADLINE_EXCEEDED"  # gRPC's name of a time limit
+_OTHER_PROTOCOL = ("Expected HTTP/", "Failed parsing HTTP/2")  # a gRPC port asked over HTTP, and the other way round
+_BROKEN_OFF = ("connection closed", "Socket closed", "Connection reset", "End of TCP stream")  # by either client
+_MESSAGE = 400  # characters of a server's message that are shown
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
@@ -142,32 +167,6 @@ def _over_grpc(url: str, wait: float) -> Iterator[_Client]:
             ready=lambda name, version: client.is_model_ready(name, version, client_timeout=wait),
             infer=infer,
         )
-
-
-# The protocol's names of types; those that it lacks cannot be served.
-_TYPES = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "float32": "FP32",
-    "float64": "FP64",
-    "bfloat16": "BF16",
-    "str": "BYTES",
-}
-_HALVES = {"FP16", "BF16"}
-_FLOATS = {"float32", "float64"}
-_DEFAULT_WAIT_S = 60.0  # chosen: an answer that takes longer is taken for a server that hangs; wait= changes it
-_EXCEEDED = "StatusCode.DEADLINE_EXCEEDED"  # gRPC's name of a time limit
-_OTHER_PROTOCOL = ("Expected HTTP/", "Failed parsing HTTP/2")  # a gRPC port asked over HTTP, and the other way round
-_BROKEN_OFF = ("connection closed", "Socket closed", "Connection reset", "End of TCP stream")  # by either client
-_MESSAGE = 400  # characters of a server's message that are shown
 
 
 def _probe_package() -> Probe:

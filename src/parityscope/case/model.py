@@ -45,6 +45,13 @@ _FORMATS = {
     "int4": {"INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1", "PACKED"},
 }
 _TYPE_ATTRIBUTES = {"to", "dtype", "output_dtype"}  # of Cast, RandomNormal and QuantizeLinear
+_BLOCK = 1 << 20
+_SMALL = 1 << 26  # bytes of a file, chosen: its graph is kept for others who only read it
+_MESSAGE = 300  # characters of what a library says
+_LARGEST = 1_900_000_000  # bytes, below the 2 GiB that one ONNX file holds
+_KEPT = 4  # chosen: both sides, a corrected copy, a repaired file
+# A file that was written so lately may be written again within what its file system's clock can tell; chosen, ten of its steps.
+_SETTLED_NS = 50_000_000
 
 
 def _held_formats(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -74,15 +81,6 @@ def _held_formats(model: onnx.ModelProto) -> tuple[str, ...]:
     if any(operator.endswith("NBits") for operator in operators):  # ONNX Runtime's, of weights packed into bytes
         names.add("PACKED")
     return tuple(name for name, among in _FORMATS.items() if among & names)
-
-
-_BLOCK = 1 << 20
-_SMALL = 1 << 26  # bytes of a file, chosen: its graph is kept for others who only read it
-_MESSAGE = 300  # characters of what a library says
-_LARGEST = 1_900_000_000  # bytes, below the 2 GiB that one ONNX file holds
-_KEPT = 4  # chosen: both sides, a corrected copy, a repaired file
-# A file that was written so lately may be written again within what its file system's clock can tell; chosen, ten of its steps.
-_SETTLED_NS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

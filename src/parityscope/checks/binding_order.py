@@ -73,6 +73,13 @@ if TYPE_CHECKING:
 
 _PAIRS = 6  # of data that are tried: a table of two rows refuses token numbers, and masks are ones everywhere
 _TOLD_APART = 10.0  # how much nearer an answer is to its own place than to the next
+_ALL_TRIED = 24  # orders: so many are
+_NUMBERS = 4096  # of an output that the search looks at: it tells orders apart, not networks
+# Chosen: the time that the search by exchanges may take, as of the duration of a run, and the fewest and most orders. What
+# outputs have to tell (`bad_samples`) leaves an accident among the most a chance of a thousandth.
+_SECONDS = 10.0
+_FEW = 4  # inputs, or outputs, that are all named; chosen
+_ORDERS = (256, 10_000)
 
 
 def _probed_order(known: Examination, bench: Bench, groups: Sequence[Sequence[str]], index: int) -> dict[str, str]:
@@ -122,15 +129,6 @@ def _place_by_runs(
         if len(found) == len(group):
             return found
     return None
-
-
-_ALL_TRIED = 24  # orders: so many are
-_NUMBERS = 4096  # of an output that the search looks at: it tells orders apart, not networks
-# Chosen: the time that the search by exchanges may take, as of the duration of a run, and the fewest and most orders. What
-# outputs have to tell (`bad_samples`) leaves an accident among the most a chance of a thousandth.
-_SECONDS = 10.0
-_FEW = 4  # inputs, or outputs, that are all named; chosen
-_ORDERS = (256, 10_000)
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:

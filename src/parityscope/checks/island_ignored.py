@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 _FALL = 10.0  # as elsewhere: 99 % of the error in squares
 _SAME_PLACES = 0.9  # of the lost elements; the bound of RNG002: at the edge of the range the last bit decides
+_SHOWN = 6  # nodes in a claim (chosen); the details hold them all
+_ALONE = 8  # chosen: islands that are tried one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +132,6 @@ def _finite_distance(expected: np.ndarray, found: np.ndarray) -> float:
     ours, theirs = expected[kept].astype(np.float64), found[kept].astype(np.float64)
     norm, apart = float(np.linalg.norm(ours)), float(np.linalg.norm(theirs - ours))
     return apart / norm if norm else (math.inf if apart else 0.0)
-
-
-_SHOWN = 6  # nodes in a claim (chosen); the details hold them all
-_ALONE = 8  # chosen: islands that are tried one by one
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:

@@ -60,6 +60,11 @@ if TYPE_CHECKING:
 # (`expectation.expect`): it holds the unoptimized model against itself with its sums in several orders, and only what none of
 # them moves is the optimizer's. It counts where the verdict may be another against the model as it stands: by as much as the
 # sides are apart at most.
+# The candidate agrees with the other reference if that leaves a tenth of the error, as elsewhere (99 % in squares).
+_FALL = 10.0
+# What the reference leaves out explains the error if it is at least half as large: both are rounding of one format, and their
+# sizes lie within a factor of two (the margin of the grades).
+_AS_LARGE = 0.5
 
 
 def _shared_bug(known: Examination, twice: Callable[[], Both]) -> Claim:
@@ -139,13 +144,6 @@ def _changes_verdict(known: Examination, output: str, moved: float) -> bool:
     formats = ORDER[: ORDER.index(known.declared) + 1] if known.declared in ORDER else ()
     allowed = max((pair.expected[name] * margin_of(name) for name in formats if name in pair.expected), default=0.0)
     return measured + moved > allowed
-
-
-# The candidate agrees with the other reference if that leaves a tenth of the error, as elsewhere (99 % in squares).
-_FALL = 10.0
-# What the reference leaves out explains the error if it is at least half as large: both are rounding of one format, and their
-# sizes lie within a factor of two (the margin of the grades).
-_AS_LARGE = 0.5
 
 
 def _propose_claims(known: Examination) -> Iterator[Claim]:

@@ -31,6 +31,10 @@ _MEASURED = {
     "grade": "grade",
 }
 _LARGE = 1 << 16  # bytes of a weight that a copy for looking at does without; chosen
+NAME = "open"
+# What each viewer needs to be importable, the one that shows errors as colours first.
+_NEEDS = {"model-explorer": ("model_explorer", "model_explorer_onnx"), "netron": ("netron",), "browser": ()}
+_INSTALLS = {"model-explorer": "pip install ai-edge-model-explorer model-explorer-onnx", "netron": "pip install netron"}
 
 
 def _show_in_model_explorer(document: Mapping[str, Any], model: Path, scratch: Path, *, browse: bool) -> None:
@@ -102,13 +106,6 @@ def _leave_out(weight: onnx.TensorProto) -> None:
         weight.ClearField(field)
     weight.data_location = onnx.TensorProto.EXTERNAL
     weight.external_data.add(key="location", value="left-out-of-this-copy")
-
-
-NAME = "open"
-
-# What each viewer needs to be importable, the one that shows errors as colours first.
-_NEEDS = {"model-explorer": ("model_explorer", "model_explorer_onnx"), "netron": ("netron",), "browser": ()}
-_INSTALLS = {"model-explorer": "pip install ai-edge-model-explorer model-explorer-onnx", "netron": "pip install netron"}
 
 
 def command(

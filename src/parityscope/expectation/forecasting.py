@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 _LEADING = 8  # chosen: layers that are asked for a reason before rounding is taken to be one
 _NAMED = 3
+# Elements of an output, over all samples, up to which one draw says little about its error; the same bound as for the
+# tensors whose relative error is compared with engines' (docs/fidelity.md).
+_FEW = 64
 
 
 def _cause_of(
@@ -191,11 +194,6 @@ def _broken_parameter(number_format: Format, parameter: ChangedParameter) -> str
 
 def _describe_place(layer: Predicted) -> str:
     return f"{layer.site.node} ({layer.site.op_type}), tensor {layer.site.tensor!r}"
-
-
-# Elements of an output, over all samples, up to which one draw says little about its error; the same bound as for the
-# tensors whose relative error is compared with engines' (docs/fidelity.md).
-_FEW = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

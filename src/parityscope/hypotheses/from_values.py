@@ -49,6 +49,11 @@ _MOST_SOURCES = 256  # chosen
 _WORTH = 0.9  # of the squared error that a fit must explain to be said
 _TOLD = 1e-6  # of the squared error: what fewer terms leave so little of needs no more; chosen
 _ALIKE = 1e-9  # of its size: what of a tensor is left beside others says nothing of its own
+# Functions that ONNX has an operator for, under the same name.
+_OPERATORS = FUNCTIONS.keys() & STANDARD.keys()
+_STEPS = frozenset({"Round", "Floor", "Ceil", "truncation to an integer"})  # between which a function is flat
+_FITTED = 1 << 18  # elements that a few numbers are fitted to, a second's work; chosen
+_LEVELS = 20_000  # elements among which steps are looked for; chosen
 
 
 def _say_term(words: str, times: float) -> str:
@@ -127,13 +132,6 @@ def _edit_of_terms(named: Sequence[tuple[str, Get]], values: np.ndarray, count: 
         whole=whole,
         numbers={f"times {words}": times for (words, _), (times, _) in zip(named, nice, strict=True)},
     )
-
-
-# Functions that ONNX has an operator for, under the same name.
-_OPERATORS = FUNCTIONS.keys() & STANDARD.keys()
-_STEPS = frozenset({"Round", "Floor", "Ceil", "truncation to an integer"})  # between which a function is flat
-_FITTED = 1 << 18  # elements that a few numbers are fitted to, a second's work; chosen
-_LEVELS = 20_000  # elements among which steps are looked for; chosen
 
 
 def elementwise_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:

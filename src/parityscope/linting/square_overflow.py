@@ -49,6 +49,12 @@ if TYPE_CHECKING:
 _SUMS = frozenset({"ReduceMean", "ReduceSum", "GlobalAveragePool"})
 _REACH = 8  # nodes between the square and the root behind it: reductions, divisions by a count, an epsilon
 _BETWEEN = _SUMS | with_trait("guards") | {"Mul", "Div"}
+_FUSED = {
+    "LayerNormalization": "export it as LayerNormalization (opset 17)",
+    "RMSNormalization": "export it as RMSNormalization (opset 23), or keep it in FP32",
+    "Softmax": "export it as Softmax, or subtract the maximum of the row first",
+    "Softplus": "export it as Softplus",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,14 +136,6 @@ def _is_maximum(value: ir.Value | None) -> bool:
     if node is not None and node.op_type == "Max":
         return any(_is_maximum(each) for each in node.inputs)
     return node is not None and node.op_type == "ReduceMax"
-
-
-_FUSED = {
-    "LayerNormalization": "export it as LayerNormalization (opset 17)",
-    "RMSNormalization": "export it as RMSNormalization (opset 23), or keep it in FP32",
-    "Softmax": "export it as Softmax, or subtract the maximum of the row first",
-    "Softplus": "export it as Softplus",
-}
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:

@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 
 _BULK = ("tensors", "plots", "graph_views", "wiring", "localization", "ladder", "calls", "refuted", "question")
 _STATUSES = ("beyond", "worse", "error", "incomplete", "better", "within")
+_SYMBOLS = {"beyond": "✕", "worse": "✕", "error": "✕", "incomplete": "?", "better": "✓", "within": "✓"}
+_STYLES = {"beyond": "beyond", "worse": "beyond", "error": "beyond", "incomplete": "incomplete"}
+_WIDE = 1000  # columns: the title of a first screen on one line
+_MOST = 200  # rows of the table; chosen
+_NOTED = {"worse": "Worse than the baseline", "error": "Could not be examined"}
+_NEVER = "1970-01-01T00:00:00"  # the form wants a time, and what could not be examined has none
+_TITLES = {"BASELINE": "Worse than the baseline", "UNEXAMINED": "Could not be examined"}
+_CODES = {"worse": "BASELINE", "error": "UNEXAMINED"}
 
 
 def check_document(
@@ -83,11 +91,6 @@ def pair_as_data(outcome: PairOutcome) -> dict[str, Any]:
 
 def _without_bulk(study: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in study.items() if key not in _BULK}
-
-
-_SYMBOLS = {"beyond": "✕", "worse": "✕", "error": "✕", "incomplete": "?", "better": "✓", "within": "✓"}
-_STYLES = {"beyond": "beyond", "worse": "beyond", "error": "beyond", "incomplete": "incomplete"}
-_WIDE = 1000  # columns: the title of a first screen on one line
 
 
 def _view_check(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,9 +237,6 @@ def _print_summary(console: Console, model: Mapping[str, Any]) -> None:
         print_paragraph(console, "parityscope check --update keeps what became better", "dim")
 
 
-_MOST = 200  # rows of the table; chosen
-
-
 def _check_as_markdown(document: Mapping[str, Any]) -> str:
     """`document` as text."""
     return "\n".join(_list_lines(document)) + "\n"
@@ -255,9 +255,6 @@ def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield from fence_lines(one["screen"].splitlines())
 
 
-_NOTED = {"worse": "Worse than the baseline", "error": "Could not be examined"}
-
-
 def _check_as_github(document: Mapping[str, Any]) -> str:
     """`document` as lines of text."""
     return "\n".join(_list_annotations(document)) + "\n"
@@ -271,9 +268,6 @@ def _list_annotations(document: Mapping[str, Any]) -> Iterator[str]:
             yield from annotate_study(pair["study"])
         if pair["status"] in _NOTED:
             yield workflow_command("error", f"{_NOTED[pair['status']]}: {view['name']}", view["told"])
-
-
-_NEVER = "1970-01-01T00:00:00"  # the form wants a time, and what could not be examined has none
 
 
 def _check_as_junit(document: Mapping[str, Any]) -> str:
@@ -308,10 +302,6 @@ def _case_of_baseline(pair: Mapping[str, Any]) -> Iterator[JUnitCase]:
     else:
         kind = "error" if changes["verdict"] == "incomplete" else ""
     yield "baseline", kind, view_pair(pair)["told"] if kind else ""
-
-
-_TITLES = {"BASELINE": "Worse than the baseline", "UNEXAMINED": "Could not be examined"}
-_CODES = {"worse": "BASELINE", "error": "UNEXAMINED"}
 
 
 def _check_as_sarif(document: Mapping[str, Any]) -> str:

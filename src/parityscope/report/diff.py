@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     from parityscope.study.changes.comparing import StudyChanges
 
 _KIND = "diff"
+_SYMBOLS = {
+    "worse": ("\N{MULTIPLICATION X}", "beyond"),
+    "better": ("\N{CHECK MARK}", "within"),
+    "same": ("\N{CHECK MARK}", "within"),
+    "incomplete": ("?", "incomplete"),
+}
+_MOST_FACTS = 3  # named on the first screen; chosen
+_MOST_OUTPUTS = 4
+_NAME = 60  # characters of a name in a row
+_ORDER = {"worse": 0, "better": 1, "same": 2}
+_MOST = 30  # rows of a table; chosen, a screen
 
 
 def changes_document(
@@ -72,17 +83,6 @@ def _side_of(document: Mapping[str, Any], place: str) -> dict[str, Any]:
     }
 
 
-_SYMBOLS = {
-    "worse": ("\N{MULTIPLICATION X}", "beyond"),
-    "better": ("\N{CHECK MARK}", "within"),
-    "same": ("\N{CHECK MARK}", "within"),
-    "incomplete": ("?", "incomplete"),
-}
-_MOST_FACTS = 3  # named on the first screen; chosen
-_MOST_OUTPUTS = 4
-_NAME = 60  # characters of a name in a row
-
-
 def _view_changes(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a terminal, a page and a comment show of a diff."""
     symbol, css = _SYMBOLS[document["verdict"]]
@@ -102,9 +102,6 @@ def _view_changes(document: Mapping[str, Any]) -> dict[str, Any]:
         "layers": [_view_layer(one) for one in document["layers"]],
         **view_closing(document),
     }
-
-
-_ORDER = {"worse": 0, "better": 1, "same": 2}
 
 
 def _describe_verdict(document: Mapping[str, Any]) -> str:
@@ -285,9 +282,6 @@ def _print_changes(console: Console, model: Mapping[str, Any]) -> None:
     console.print(Text(told, style=VERDICT_STYLES[model["css"]]))
     print_paragraph(console, model["basis"], "dim", indent=1)
     print_labelled(console, [(row["label"], row["text"]) for row in model["rows"]])
-
-
-_MOST = 30  # rows of a table; chosen, a screen
 
 
 def _changes_as_markdown(document: Mapping[str, Any]) -> str:

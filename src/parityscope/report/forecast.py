@@ -37,6 +37,23 @@ if TYPE_CHECKING:
 
 _SCHEMA = "parityscope-forecast/1"
 _WORST = 20  # layers named as introducing most; all are in `layers`
+_KEPT = {
+    False: "No output is predicted to be lost",
+    True: "No output is predicted to be lost, as far as could be judged",
+}
+_MINUS = "\N{MINUS SIGN}"
+_ROWS = 12  # rows of a table of the worst ones; the JSON holds all
+# Nearer than this many powers of two to the end of a range is worth a row (chosen: a factor of 16 between samples).
+_NEAR = 4.0
+_MOST = 5
+_WIDTH, _HEIGHT = 1120.0, 380.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 132.0, 16.0, 46.0
+_DECADES = 12  # shown below the largest error at most; float32 has seven digits
+_NAMED = 3  # layers that are ringed and numbered in each chart
+_LOWEST = -40  # power of two below which magnitudes are cut: FP16 ends at 2^-25, and zeros are left out anyway
+_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
+_AXIS = "position in the network (topological index)"
+_X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 
 
 def forecast_document(found: Forecast, model: Model, inputs: Inputs, *, command: str = "") -> dict[str, Any]:
@@ -91,16 +108,6 @@ def _range_as_data(held: MagnitudeRange, found: Forecast) -> dict[str, Any]:
             "zero": held.to_zero(number_format),
         }
     return {**asdict(held), "margins": margins}
-
-
-_KEPT = {
-    False: "No output is predicted to be lost",
-    True: "No output is predicted to be lost, as far as could be judged",
-}
-_MINUS = "\N{MINUS SIGN}"
-_ROWS = 12  # rows of a table of the worst ones; the JSON holds all
-# Nearer than this many powers of two to the end of a range is worth a row (chosen: a factor of 16 between samples).
-_NEAR = 4.0
 
 
 def view_forecast(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,9 +241,6 @@ def _first_of_pair(pair: tuple[float, Mapping[str, Any]]) -> float:
     return pair[0]
 
 
-_MOST = 5
-
-
 def _print_forecast(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of a forecast."""
     about = "" if model["profile"] == "none" else f", fusion as in {model['profile']}"
@@ -291,16 +295,6 @@ def _table_rows(
     items: Sequence[Mapping[str, str]], name: str, keys: Sequence[str], width: int
 ) -> Sequence[Sequence[str]]:
     return [(shorten_name(item[name], width), *(item[key] for key in keys)) for item in items]
-
-
-_WIDTH, _HEIGHT = 1120.0, 380.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 132.0, 16.0, 46.0
-_DECADES = 12  # shown below the largest error at most; float32 has seven digits
-_NAMED = 3  # layers that are ringed and numbered in each chart
-_LOWEST = -40  # power of two below which magnitudes are cut: FP16 ends at 2^-25, and zeros are left out anyway
-_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
-_AXIS = "position in the network (topological index)"
-_X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 
 
 def _draw_forecast(document: Mapping[str, Any]) -> dict[str, str | list[str]]:

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
     from parityscope.linting import Lint
 
+_VERDICTS = {
+    "beyond": ("\N{MULTIPLICATION X}", "will break"),
+    "within": ("\N{CHECK MARK}", "nothing in the file breaks it"),
+    "open": ("?", "whether it breaks depends on the data"),
+    "incomplete": ("?", "not all of it could be read"),
+}
+_TITLES = {"f16": "FP16", "bf16": "BF16", "f8e4m3": "FP8 E4M3", "f8e5m2": "FP8 E5M2", "tf32": "TF32", "f32": "FP32"}
+
 
 def lint_document(found: Lint, *, command: str = "") -> dict[str, Any]:
     """Everything that lint says, as plain data; `findings` have the shape that a study's have.
@@ -54,15 +62,6 @@ def lint_document(found: Lint, *, command: str = "") -> dict[str, Any]:
             "skipped": found.skipped,
         }
     )
-
-
-_VERDICTS = {
-    "beyond": ("\N{MULTIPLICATION X}", "will break"),
-    "within": ("\N{CHECK MARK}", "nothing in the file breaks it"),
-    "open": ("?", "whether it breaks depends on the data"),
-    "incomplete": ("?", "not all of it could be read"),
-}
-_TITLES = {"f16": "FP16", "bf16": "BF16", "f8e4m3": "FP8 E4M3", "f8e5m2": "FP8 E5M2", "tf32": "TF32", "f32": "FP32"}
 
 
 def _view_lint(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer, Log, LogPair, NodePair
     from parityscope.records import Finding, Skip
 
+_VERDICTS = {
+    "beyond": ("\N{MULTIPLICATION X}", "numbers were changed, or nothing was built"),
+    "within": ("\N{CHECK MARK}", "nothing in the log changes numbers by itself"),
+    "incomplete": ("?", "the log does not say enough"),
+}
+_EFFECTS = ("harmful", "may harm", "harmless")
+_MOST_ROWS = 20  # rows of a table (chosen); the JSON holds them all
+_STYLES = {"harmful": "red", "may harm": "yellow", "harmless": "green"}
+
 
 def log_document(
     log: Log, findings: Sequence[Finding], *, command: str = "", pair: LogPair | None = None
@@ -140,15 +149,6 @@ def _node_as_data(node: NodePair) -> Mapping[str, Any]:
         "reference": {"layer": node.reference.name, "types": node.reference.types, "tactic": node.reference.tactic},
         "candidate": {"layer": node.candidate.name, "types": node.candidate.types, "tactic": node.candidate.tactic},
     }
-
-
-_VERDICTS = {
-    "beyond": ("\N{MULTIPLICATION X}", "numbers were changed, or nothing was built"),
-    "within": ("\N{CHECK MARK}", "nothing in the log changes numbers by itself"),
-    "incomplete": ("?", "the log does not say enough"),
-}
-_EFFECTS = ("harmful", "may harm", "harmless")
-_MOST_ROWS = 20  # rows of a table (chosen); the JSON holds them all
 
 
 def _view_logs(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,9 +272,6 @@ def _row_of_changed_node(node: Mapping[str, Any]) -> list[str]:
 
 def _first_rows(items: Sequence[Mapping[str, Any]], row: Any) -> list[list[str]]:
     return [row(item) for item in items[:_MOST_ROWS]]
-
-
-_STYLES = {"harmful": "red", "may harm": "yellow", "harmless": "green"}
 
 
 def _print_logs(console: Console, model: Mapping[str, Any]) -> None:

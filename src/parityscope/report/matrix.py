@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _FACTOR = (
     1.5  # of a latency; chosen: machines that do other things too change it by less from night to night, as a rule
 )
+_MOST = 500  # rows of a table; chosen
+_NOTHING_NEW = "Nothing is otherwise than in the last run"
 
 
 def matrix_document(
@@ -130,10 +132,6 @@ def _words_of(what: str, value: Any) -> str:
 
 def _words_of_latency(seconds: float) -> str:
     return f"{format_figure(1e3 * seconds)} ms"
-
-
-_MOST = 500  # rows of a table; chosen
-_NOTHING_NEW = "Nothing is otherwise than in the last run"
 
 
 def _print_matrix(console: Console, model: Mapping[str, Any]) -> None:

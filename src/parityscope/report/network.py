@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.network import NetworkView
     from parityscope.records import Finding
 
+_MOST_ROWS = 40  # rows of a table (chosen); the JSON holds them all
+_MEANS = {
+    "kernel": "a layer of the engine names it",
+    "absorbed": "became part of the kernels around it, or moves data",
+    "folded": "computed while building, from constants or shapes",
+    "removed": "hands its input on, or nothing reads it",
+    "refused": "not built",
+}
+
 
 def network_document(
     view: NetworkView, findings: Sequence[Finding], *, model: Path, command: str = ""
@@ -78,16 +87,6 @@ def network_document(
             "skipped": view.skipped,
         }
     )
-
-
-_MOST_ROWS = 40  # rows of a table (chosen); the JSON holds them all
-_MEANS = {
-    "kernel": "a layer of the engine names it",
-    "absorbed": "became part of the kernels around it, or moves data",
-    "folded": "computed while building, from constants or shapes",
-    "removed": "hands its input on, or nothing reads it",
-    "refused": "not built",
-}
 
 
 def _view_network(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _GROUP = "parityscope.repairs"
+_REFERENCE = "ort"  # the target where none is given, as the command line has it
+# What a repair that has no file of its own is called where a title stands; others are called as their file is.
+_KEEP = "keep_in_fp32"
+_TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32", "barrier": "one more output"}
+_FIXED = re.compile(r"[^\s\"']+\.fixed\.onnx")
+# What changes something else than the reference's model, so that no search in it leads there.
+_ELSEWHERE = {"put_back", "barrier", "optimizer_off", "bind_by_name"}
+# Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
+_PROVED, WEAK = 0.9, 0.5
 
 
 def _lines_of(name: str, finding: Mapping[str, Any]) -> dict[str, str]:
@@ -68,19 +77,6 @@ def _finding_record(finding: Mapping[str, Any]) -> Finding:
         confidence_from="",
         details=dict(finding.get("details") or {}),
     )
-
-
-_REFERENCE = "ort"  # the target where none is given, as the command line has it
-
-# What a repair that has no file of its own is called where a title stands; others are called as their file is.
-_KEEP = "keep_in_fp32"
-_TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32", "barrier": "one more output"}
-_FIXED = re.compile(r"[^\s\"']+\.fixed\.onnx")
-# What changes something else than the reference's model, so that no search in it leads there.
-_ELSEWHERE = {"put_back", "barrier", "optimizer_off", "bind_by_name"}
-
-# Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
-_PROVED, WEAK = 0.9, 0.5
 
 
 def view_repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:

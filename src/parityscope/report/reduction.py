@@ -30,6 +30,49 @@ if TYPE_CHECKING:
 
 _SCHEMA = "parityscope-reduction/1"
 _SHOWN = 8  # values of a tensor
+_HEAD = '''"""{title}
+
+Run it where it lies: python reproduce.py
+Ends with exit code 1 where the candidate is still off, with 0 where it is not any more.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+
+
+'''
+_KEPT = "return dict(np.load(HERE / {folder!r} / sample))  # {why}"
+_MAIN = '''def distance(expected, actual):
+    """Relative L2; infinite where one side alone is not finite."""
+    expected, actual = (np.asarray(side, np.float64) for side in (expected, actual))
+    if not (np.isfinite(expected) == np.isfinite(actual)).all():
+        return float("inf")
+    both = np.isfinite(expected)
+    size = np.linalg.norm(expected[both])
+    return float(np.linalg.norm(actual[both] - expected[both]) / (size if size > 0 else 1.0))
+
+
+worst = 0.0
+for path in sorted((HERE / "inputs").glob("*.npz")):
+    inputs = dict(np.load(path))
+    names = list(np.load(HERE / "expected" / path.name).files)
+    expected = reference(str(HERE / {reference!r}), inputs, names, path.name)
+    actual = candidate(str(HERE / {candidate!r}), inputs, names, path.name)
+    for name in names:
+        off = distance(expected[name], actual[name])
+        worst = max(worst, off)
+        print(f"{{path.name}} {{name}}: relative L2 {{off:.3g}}")
+        print("  expected", np.ravel(expected[name])[:8])
+        print("  actual  ", np.ravel(actual[name])[:8])
+LIMIT = {limit!r}  # a tenth of what was measured when this was made
+print("still off" if worst > LIMIT else "not off any more")
+sys.exit(1 if worst > LIMIT else 0)
+'''
+_MOST = 20  # nodes; of more the file tells
 
 
 def reduction_document(found: Reduced, *, command: str = "") -> dict[str, Any]:
@@ -150,50 +193,6 @@ def _describe_attempt(attempt: Mapping[str, Any]) -> str:
     return f"{attempt['shows']}: {attempt['told']}" if attempt["told"] else str(attempt["shows"])
 
 
-_HEAD = '''"""{title}
-
-Run it where it lies: python reproduce.py
-Ends with exit code 1 where the candidate is still off, with 0 where it is not any more.
-"""
-
-import sys
-from pathlib import Path
-
-import numpy as np
-
-HERE = Path(__file__).parent
-
-
-'''
-_KEPT = "return dict(np.load(HERE / {folder!r} / sample))  # {why}"
-_MAIN = '''def distance(expected, actual):
-    """Relative L2; infinite where one side alone is not finite."""
-    expected, actual = (np.asarray(side, np.float64) for side in (expected, actual))
-    if not (np.isfinite(expected) == np.isfinite(actual)).all():
-        return float("inf")
-    both = np.isfinite(expected)
-    size = np.linalg.norm(expected[both])
-    return float(np.linalg.norm(actual[both] - expected[both]) / (size if size > 0 else 1.0))
-
-
-worst = 0.0
-for path in sorted((HERE / "inputs").glob("*.npz")):
-    inputs = dict(np.load(path))
-    names = list(np.load(HERE / "expected" / path.name).files)
-    expected = reference(str(HERE / {reference!r}), inputs, names, path.name)
-    actual = candidate(str(HERE / {candidate!r}), inputs, names, path.name)
-    for name in names:
-        off = distance(expected[name], actual[name])
-        worst = max(worst, off)
-        print(f"{{path.name}} {{name}}: relative L2 {{off:.3g}}")
-        print("  expected", np.ravel(expected[name])[:8])
-        print("  actual  ", np.ravel(actual[name])[:8])
-LIMIT = {limit!r}  # a tenth of what was measured when this was made
-print("still off" if worst > LIMIT else "not off any more")
-sys.exit(1 if worst > LIMIT else 0)
-'''
-
-
 def as_program(document: Mapping[str, Any]) -> str:
     """The program, for what `document` says of both sides."""
     finding = document["finding"]
@@ -223,9 +222,6 @@ def _limit_of_program(document: Mapping[str, Any]) -> float:
 def _in_docstring(text: str) -> str:
     """Text of a model that ends no docstring and escapes nothing."""
     return " ".join(text.replace("\\", "/").replace('"', "'").split())
-
-
-_MOST = 20  # nodes; of more the file tells
 
 
 def as_issue(document: Mapping[str, Any]) -> str:

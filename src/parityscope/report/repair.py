@@ -51,6 +51,17 @@ if TYPE_CHECKING:
     from parityscope.repairs.search import RepairOutcome, RepairTask
 
 _SCHEMA = "parityscope-repair/1"
+_LABELS = {
+    "nothing": ("within", "✓", "Nothing needs a repair"),
+    "certified": ("within", "✓", "Certified"),
+    "unproved": ("incomplete", "?", "Not certified"),
+    "infeasible": ("beyond", "✕", "No assignment meets the budget"),
+}
+_MICRO = 1e6
+_MOST = 12
+_SIZE = (900.0, 340.0)
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 24.0, 16.0, 48.0
+_FRAME = Frame(width=_SIZE[0], height=_SIZE[1], left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
 
 
 def repair_document(
@@ -93,15 +104,6 @@ def repair_document(
             "seconds": outcome.seconds,
         }
     )
-
-
-_LABELS = {
-    "nothing": ("within", "✓", "Nothing needs a repair"),
-    "certified": ("within", "✓", "Certified"),
-    "unproved": ("incomplete", "?", "Not certified"),
-    "infeasible": ("beyond", "✕", "No assignment meets the budget"),
-}
-_MICRO = 1e6
 
 
 def has_succeeded(document: Mapping[str, Any]) -> bool:
@@ -214,9 +216,6 @@ def _view_certificate(held: Mapping[str, Any] | None) -> dict[str, str] | None:
     }
 
 
-_MOST = 12
-
-
 def _print_repair(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of a repair."""
     print_head(console, model, [f"{model['model']}: {model['inputs']}"])
@@ -253,11 +252,6 @@ def _print_changed_parts(console: Console, model: Mapping[str, Any]) -> None:
         points = [(*(one[key] for key in keys), "chosen" if one["chosen"] else "") for one in model["front"]]
         print_table(console, columns, points, right=(0, 1, 2, 3, 4, 5))
     print_not_examined(console, model["skipped"])
-
-
-_SIZE = (900.0, 340.0)
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 24.0, 16.0, 48.0
-_FRAME = Frame(width=_SIZE[0], height=_SIZE[1], left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
 
 
 def _draw_repair(document: Mapping[str, Any]) -> dict[str, str | list[str]]:

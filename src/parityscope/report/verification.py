@@ -47,6 +47,30 @@ if TYPE_CHECKING:
     from parityscope.verification.records import MeasuredSide, Verification
 
 _KIND = "verification"
+_ROWS = 20  # regressions that are shown; the JSON holds all
+_LABELS = {
+    "improved": ("within", "✓", "Improved: the repair holds"),
+    "within": ("within", "✓", "Within budget"),
+    "not proved": ("incomplete", "?", "Not proved"),
+    "worse": ("beyond", "✕", "Worse: the repair is refuted"),
+    "beyond": ("beyond", "✕", "Beyond budget: the repair is refuted"),
+}
+_OUTCOMES = {
+    "improved": ("within", "better"),
+    "same": ("within", "the same"),
+    "not proved": ("incomplete", "not proved"),
+    "worse": ("beyond", "worse"),
+    "within": ("within", "kept"),
+    "beyond": ("beyond", "missed"),
+}
+_MOST = 10
+_WIDTH, _HEIGHT = 520.0, 320.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 30.0, 16.0, 34.0
+_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
+_LANE = 24.0
+_DECADES = 14  # shown below the largest error at most
+_AT = (_LEFT + 70, _WIDTH - _RIGHT - 70)  # of before and of after
+_ROW = 64.0
 
 
 def verification_document(found: Verification, case: Case, *, command: str = "") -> dict[str, Any]:
@@ -125,24 +149,6 @@ def _describe_missing_samples(document: Mapping[str, Any]) -> str:
         return f"{told}."
     share, sure = format_percent(shares[0]["coverage"]), format_percent(shares[0]["confidence"])
     return f"{told} for {share} of samples like these, with {sure} confidence."
-
-
-_ROWS = 20  # regressions that are shown; the JSON holds all
-_LABELS = {
-    "improved": ("within", "✓", "Improved: the repair holds"),
-    "within": ("within", "✓", "Within budget"),
-    "not proved": ("incomplete", "?", "Not proved"),
-    "worse": ("beyond", "✕", "Worse: the repair is refuted"),
-    "beyond": ("beyond", "✕", "Beyond budget: the repair is refuted"),
-}
-_OUTCOMES = {
-    "improved": ("within", "better"),
-    "same": ("within", "the same"),
-    "not proved": ("incomplete", "not proved"),
-    "worse": ("beyond", "worse"),
-    "within": ("within", "kept"),
-    "beyond": ("beyond", "missed"),
-}
 
 
 def _view_verification(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,9 +326,6 @@ def _regression_row(one: Mapping[str, Any]) -> Sequence[str]:
     return clean(one["sample"]), clean(one["quantity"]), format_figure(one["before"]), format_figure(one["after"])
 
 
-_MOST = 10
-
-
 def _print_verification(console: Console, model: Mapping[str, Any]) -> None:
     """Writes the view of a verification."""
     _print_sides(console, model)
@@ -387,15 +390,6 @@ def _print_regressions(console: Console, model: Mapping[str, Any]) -> None:
         rows = [(shorten_name(row[0], 40), *row[1:]) for row in model["regressions"][:_MOST]]
         print_table(console, ("sample", "in", "before", "after"), rows, right=(2, 3), apart=True)
         print_rows_left(console, len(model["regressions"]) + model["more_regressions"] - _MOST)
-
-
-_WIDTH, _HEIGHT = 520.0, 320.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 30.0, 16.0, 34.0
-_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
-_LANE = 24.0
-_DECADES = 14  # shown below the largest error at most
-_AT = (_LEFT + 70, _WIDTH - _RIGHT - 70)  # of before and of after
-_ROW = 64.0
 
 
 def _draw_verification(document: Mapping[str, Any]) -> dict[str, str | list[str]]:

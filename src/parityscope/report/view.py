@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _GAIN = 2.0  # inherited over what enters, both relative; below it a layer is like many. Chosen.
 _ABOVE = 4.0  # of the FP32 floor: what is amplified is more than noise (the margin of the grade "f32")
 _NAMED = 3  # of them, the largest gains first. Chosen.
+# Two runs that differ by no more do not vary: one rounding of FP32.
+_FLOAT32_ROUNDING = 2.0**-24
+_SYMBOLS: Mapping[str, str] = {"within": "✓", "beyond": "✕", "incomplete": "?"}
 
 
 def _describe_amplifying_layers(document: Mapping[str, Any]) -> list[str]:
@@ -59,12 +62,6 @@ def _number_in_row(row: Mapping[str, Any], key: str) -> float:
     """A number of a row; NaN where it lacks it."""
     found = as_number(row.get(key))
     return math.nan if found is None else found
-
-
-# Two runs that differ by no more do not vary: one rounding of FP32.
-_FLOAT32_ROUNDING = 2.0**-24
-
-_SYMBOLS: Mapping[str, str] = {"within": "✓", "beyond": "✕", "incomplete": "?"}
 
 
 def view_study(document: Mapping[str, Any]) -> dict[str, Any]:

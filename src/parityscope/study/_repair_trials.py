@@ -53,6 +53,12 @@ if TYPE_CHECKING:
     from parityscope.records import Diagnosis, Finding, OfferedRepair, Target, Verdict
 
 _KEEP = "keep_in_fp32"
+_KEPT = "keep_in_fp32"
+_LOW = frozenset({"f16", "bf16", "int8"})
+REPAIRED = "repaired.onnx"
+_TRIED = "tried.onnx"
+# Steps back from a node that is kept in FP32: what was flushed or overflowed before it is mended with it. Chosen: each is a run.
+_DEPTHS = (0, 8, 64)
 
 
 def _keep_around(
@@ -85,14 +91,6 @@ def _keep_around(
     whole = math.fsum(work.values())
     part = f", {100 * math.fsum(work[name] for name in kept) / whole:.3g} % of the FLOPs," if whole else ""
     return typed.model, f"{len(kept)} of its {len(names)} nodes{part} stay in FP32"
-
-
-_KEPT = "keep_in_fp32"
-_LOW = frozenset({"f16", "bf16", "int8"})
-REPAIRED = "repaired.onnx"
-_TRIED = "tried.onnx"
-# Steps back from a node that is kept in FP32: what was flushed or overflowed before it is mended with it. Chosen: each is a run.
-_DEPTHS = (0, 8, 64)
 
 
 def try_repairs(examination: Examination) -> Diagnosis:

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 # 95 % of samples with 95 % confidence: the usual tolerance interval, which 59 clean samples show (Wilks 1941).
 _COVERAGE = 0.95
 _CONFIDENCE = 0.95
+_RESAMPLES = 2000  # draws for the errors of outputs: the ends of a 95 % interval then have 50 beyond them
 
 
 def _check_budgets(policy: Policy, before: OutputErrors, after: OutputErrors) -> tuple[BudgetCheck, ...]:
@@ -111,9 +112,6 @@ def _check_budget(budget: Budget, before: OutputErrors, after: OutputErrors) -> 
         floor=after.floor if key == "rel_l2" else 0.0,
         verdict="beyond" if beyond else "within" if lower >= _COVERAGE else "not proved",
     )
-
-
-_RESAMPLES = 2000  # draws for the errors of outputs: the ends of a 95 % interval then have 50 beyond them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,29 @@ _ORDERED = frozenset({"Div", "PRelu", "Pow", "Sub"})
 _ACTIVATIONS_OF_SUM = frozenset(
     {"Clip", "Elu", "Gelu", "GeluInner", "HardSwish", "Mish", "Relu", "Sigmoid", "Silu", "Swish", "Tanh"}
 )
+# "Significant nodes" of Graph::EnforceInferencePrecision for bfloat16; below them the tail begins.
+_SIGNIFICANT = frozenset({"Conv", "GRU", "Gemm", "LSTM", "MatMul", "RNN", "Resize", "RoiAlign", "Upsample"})
+# propagate_through_ops of the mixed-precision marking, by ONNX's names.
+_PROPAGATES = frozenset(
+    {
+        *("Concat", "Expand", "Gather", "GatherElements", "GatherND", "LayerNormalization", "RMSNormalization"),
+        *("InstanceNormalization", "MeanVarianceNormalization", "ReduceMean", "ReduceSum", "Reshape", "Slice", "Split"),
+        *("Sqrt", "Squeeze", "Tile", "Unsqueeze", "Flatten"),
+    }
+)
+_SUMS = frozenset({"ReduceMean", "ReduceSum"})
+_RESHAPES = frozenset({"Expand", "Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+_SMALL_EPSILON = 2.0**-14  # float16's smallest normal number: a larger addend does not count as an epsilon
+# Layers for which the plugin has no kernel of lower precision: node type Math (seen in executed graphs), and others
+# whose supported descriptors are FP32 alone (their node files).
+_FLOAT32_ONLY = frozenset(
+    {
+        *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan", "Selu", "Sign"),
+        *("Softsign", "Neg", "HardSigmoid", "Log", "GridSample", "NonMaxSuppression", "CumSum", "RMSNormalization"),
+    }
+)
+# Layers that compute in bfloat16 and write FP32: spatial pooling by the plugin's Reduce (outputPrecisions of executed graphs).
+_WRITES_FLOAT32 = frozenset({"GlobalAveragePool"})
 
 
 def _is_eltwise(layer: Layer) -> bool:
@@ -184,21 +207,6 @@ def _merge_pointwise(layers: FusedLayers, layer: Layer) -> None:
         layers.merge(layer, child)
 
 
-# "Significant nodes" of Graph::EnforceInferencePrecision for bfloat16; below them the tail begins.
-_SIGNIFICANT = frozenset({"Conv", "GRU", "Gemm", "LSTM", "MatMul", "RNN", "Resize", "RoiAlign", "Upsample"})
-# propagate_through_ops of the mixed-precision marking, by ONNX's names.
-_PROPAGATES = frozenset(
-    {
-        *("Concat", "Expand", "Gather", "GatherElements", "GatherND", "LayerNormalization", "RMSNormalization"),
-        *("InstanceNormalization", "MeanVarianceNormalization", "ReduceMean", "ReduceSum", "Reshape", "Slice", "Split"),
-        *("Sqrt", "Squeeze", "Tile", "Unsqueeze", "Flatten"),
-    }
-)
-_SUMS = frozenset({"ReduceMean", "ReduceSum"})
-_RESHAPES = frozenset({"Expand", "Flatten", "Reshape", "Squeeze", "Unsqueeze"})
-_SMALL_EPSILON = 2.0**-14  # float16's smallest normal number: a larger addend does not count as an epsilon
-
-
 def _tail_layers(layers: FusedLayers, model: ir.Model) -> set[Layer]:
     """The layers from the outputs upwards to the first significant ones, which are not among them.
 
@@ -274,18 +282,6 @@ def _divisor_of(node: ir.Node) -> ir.Value | None:
         return node.inputs[1]
     exponent = scalar_constant(node.inputs[1]) if node.op_type == "Pow" else None
     return node.inputs[0] if node.op_type == "Reciprocal" or (exponent is not None and exponent < 0) else None
-
-
-# Layers for which the plugin has no kernel of lower precision: node type Math (seen in executed graphs), and others
-# whose supported descriptors are FP32 alone (their node files).
-_FLOAT32_ONLY = frozenset(
-    {
-        *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan", "Selu", "Sign"),
-        *("Softsign", "Neg", "HardSigmoid", "Log", "GridSample", "NonMaxSuppression", "CumSum", "RMSNormalization"),
-    }
-)
-# Layers that compute in bfloat16 and write FP32: spatial pooling by the plugin's Reduce (outputPrecisions of executed graphs).
-_WRITES_FLOAT32 = frozenset({"GlobalAveragePool"})
 
 
 def _predict_fusion(model: ir.Model, precision: str) -> GraphFusion | None:

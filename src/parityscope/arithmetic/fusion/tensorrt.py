@@ -47,6 +47,15 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
 
+_QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
+_ACTIVATIONS = frozenset({"Clip", "Relu", "Sigmoid"})
+_RESAMPLING = of_kind("resampling")
+_REDUCTIONS = of_kind("reduction") | {"GlobalAveragePool", "GlobalMaxPool"}
+_ROWS = of_kind("softmax", "normalization") - {"BatchNormalization"}
+_MOVES = MOVING | {"Concat", "Pad", "Resize", "Trilu", "Upsample"}
+_IN_ORDER = operators_that_move("in order") | of_kind("conversion")
+
 
 class _Clusters:
     """Groups of the layers 0, 1, ... of a graph, each of which reads earlier ones only.
@@ -103,16 +112,6 @@ class _Clusters:
     def each(self) -> Iterable[list[int]]:
         """The members of each group, in the order of their first ones."""
         return self.members.values()
-
-
-_QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
-_ACTIVATIONS = frozenset({"Clip", "Relu", "Sigmoid"})
-_RESAMPLING = of_kind("resampling")
-_REDUCTIONS = of_kind("reduction") | {"GlobalAveragePool", "GlobalMaxPool"}
-_ROWS = of_kind("softmax", "normalization") - {"BatchNormalization"}
-_MOVES = MOVING | {"Concat", "Pad", "Resize", "Trilu", "Upsample"}
-_IN_ORDER = operators_that_move("in order") | of_kind("conversion")
 
 
 def _pointwise_kinds() -> frozenset[str]:

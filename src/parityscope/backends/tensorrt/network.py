@@ -44,6 +44,16 @@ _Fate = Literal["kernel", "absorbed", "folded", "removed", "refused"]
 _HANDS_ON = with_trait("passes on") - of_kind("conversion")
 # Layers of the engine that order streams and compute nothing.
 _ORDERING = frozenset({"signal", "wait", "barrier", "jmp", "cjmp", "memset"})
+_FORMATS = {
+    "Float": "f32",
+    "Half": "f16",
+    "BFloat16": "bf16",
+    "BF16": "bf16",
+    "FP8": "f8e4m3",
+    "Fp8": "f8e4m3",
+    "Int8": "int8",
+}
+_WEIGHT = {"f8e4m3": 0, "f16": 1, "bf16": 2, "tf32": 3, "f32": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,18 +241,6 @@ class _Around:
 
 def _make_fate(node: NamedNode, fate: _Fate, layers: tuple[str, ...], reason: str) -> _NodeFate:
     return _NodeFate(node=node.name, op_type=node.op_type, index=node.index, fate=fate, layers=layers, reason=reason)
-
-
-_FORMATS = {
-    "Float": "f32",
-    "Half": "f16",
-    "BFloat16": "bf16",
-    "BF16": "bf16",
-    "FP8": "f8e4m3",
-    "Fp8": "f8e4m3",
-    "Int8": "int8",
-}
-_WEIGHT = {"f8e4m3": 0, "f16": 1, "bf16": 2, "tf32": 3, "f32": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

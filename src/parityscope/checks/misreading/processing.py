@@ -31,6 +31,12 @@ _MOST_FIELDS = 128  # along an axis; chosen: detectors of 80 classes have 85
 _TERMS = 3  # of a sum, and an offset; chosen: a centre is a half of two, a corner as well
 _NOTHING = 1e-4  # of a field's size: what a term below it adds is left out; chosen
 _ROWS_EACH = 4  # rows for each number that is fitted; chosen: three of them are predicted
+# What a row is divided by to be of size one.
+_SIZES: dict[str, Callable[..., np.ndarray]] = {
+    "a normalization to length one": np.linalg.norm,
+    "a normalization to a sum of one": np.sum,
+    "a division by the largest": np.max,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,14 +203,6 @@ def _divide_rows(array: np.ndarray, axis: int, size: Callable[..., np.ndarray]) 
 def _standardize_rows(array: np.ndarray, axis: int) -> np.ndarray:
     """What lies along an axis, less its mean and divided by its standard deviation."""
     return _divide_rows(array - array.mean(axis=axis, keepdims=True), axis, np.std)
-
-
-# What a row is divided by to be of size one.
-_SIZES: dict[str, Callable[..., np.ndarray]] = {
-    "a normalization to length one": np.linalg.norm,
-    "a normalization to a sum of one": np.sum,
-    "a division by the largest": np.max,
-}
 
 
 def _has_enough_values(array: np.ndarray) -> bool:

@@ -32,6 +32,42 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _ITEMS = {str: str, Path: Path, list[str]: str, list[Path]: Path}
+# The main road comes first in the help; what has no place here follows by name, with the start of its docstring.
+COMMANDS: Mapping[str, str] = {
+    "diagnose": "Is it different, where does it begin, why, what repairs it.",
+    "compare": "The outputs of two targets, or every layer, side by side.",
+    "localize": "What each layer adds to the error, and what it inherits.",
+    "predict": "What FP16, BF16, TF32 or FP8 will do, without the target.",
+    "look": "A model before it is deployed; parityscope MODEL does it.",
+    "lint": "What a model's file alone says about lower precision.",
+    "log": "A TensorRT log in words; two builds compared.",
+    "network": "TensorRT's view of a model, without a GPU.",
+    "pipeline": "A chain of models, stage by stage: the first that differs.",
+    "preprocessing": "Where two preprocessings of the same images part.",
+    "repair": "The smallest change that meets a budget, certified.",
+    "verify": "A repair proved: before and after on the real deployment.",
+    "evaluate": "The faithful error of a low-precision model, on a CPU.",
+    "run": "One target on the samples, as a recording.",
+    "check": "Every model of a policy file, held against a baseline.",
+    "matrix": "Models x versions x targets x settings as one table.",
+    "diff": "Two studies: what became better or worse, since what.",
+    "serve": "The studies of a folder in a browser, two compared.",
+    "report": "A study rendered again, as text, HTML, JSON or an overlay.",
+    "open": "A study's network in a viewer of models, or its report.",
+    "experiment": "One experiment of a study again, alone.",
+    "reduce": "The smallest model that shows a finding, for a bug report.",
+    "explain": "The page of a check or rule, by its code.",
+    "list": "What there is: backends, checks, rules, metrics, repairs.",
+    "doctor": "What can run here, what is missing, and how to get it.",
+    "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
+    "new": "A working plug-in to start from.",
+    "completion": "TAB for verbs, options and targets in bash, zsh and fish.",
+}
+_EPILOG = (
+    "Start with: parityscope MODEL; with a deployment: parityscope diagnose MODEL --candidate TARGET --inputs DATA "
+    "(docs/targets.md and docs/inputs.md say what they can be). Exit codes: 0 within policy, 1 beyond, 2 could not examine, "
+    "3 something asked for was not judged."
+)
 
 
 @functools.cache
@@ -78,44 +114,6 @@ def _is_plain(value: object, form: Any) -> bool:
     return isinstance(value, Path) or (
         isinstance(value, str) and (os.access(value, os.R_OK) or not os.path.lexists(value))
     )
-
-
-# The main road comes first in the help; what has no place here follows by name, with the start of its docstring.
-COMMANDS: Mapping[str, str] = {
-    "diagnose": "Is it different, where does it begin, why, what repairs it.",
-    "compare": "The outputs of two targets, or every layer, side by side.",
-    "localize": "What each layer adds to the error, and what it inherits.",
-    "predict": "What FP16, BF16, TF32 or FP8 will do, without the target.",
-    "look": "A model before it is deployed; parityscope MODEL does it.",
-    "lint": "What a model's file alone says about lower precision.",
-    "log": "A TensorRT log in words; two builds compared.",
-    "network": "TensorRT's view of a model, without a GPU.",
-    "pipeline": "A chain of models, stage by stage: the first that differs.",
-    "preprocessing": "Where two preprocessings of the same images part.",
-    "repair": "The smallest change that meets a budget, certified.",
-    "verify": "A repair proved: before and after on the real deployment.",
-    "evaluate": "The faithful error of a low-precision model, on a CPU.",
-    "run": "One target on the samples, as a recording.",
-    "check": "Every model of a policy file, held against a baseline.",
-    "matrix": "Models x versions x targets x settings as one table.",
-    "diff": "Two studies: what became better or worse, since what.",
-    "serve": "The studies of a folder in a browser, two compared.",
-    "report": "A study rendered again, as text, HTML, JSON or an overlay.",
-    "open": "A study's network in a viewer of models, or its report.",
-    "experiment": "One experiment of a study again, alone.",
-    "reduce": "The smallest model that shows a finding, for a bug report.",
-    "explain": "The page of a check or rule, by its code.",
-    "list": "What there is: backends, checks, rules, metrics, repairs.",
-    "doctor": "What can run here, what is missing, and how to get it.",
-    "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
-    "new": "A working plug-in to start from.",
-    "completion": "TAB for verbs, options and targets in bash, zsh and fish.",
-}
-_EPILOG = (
-    "Start with: parityscope MODEL; with a deployment: parityscope diagnose MODEL --candidate TARGET --inputs DATA "
-    "(docs/targets.md and docs/inputs.md say what they can be). Exit codes: 0 within policy, 1 beyond, 2 could not examine, "
-    "3 something asked for was not judged."
-)
 
 
 def command(words: Sequence[str] = ()) -> Callable[..., object]:

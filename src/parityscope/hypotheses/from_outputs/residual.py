@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
+_FEW = 512  # channels: a longer axis is one of positions; chosen
+_LEAST = 1e-3  # of the output's size: what an almost silent channel is divided by; chosen
+_SAME_SUM = 1e-5  # of an error's size, chosen: what FP32 leaves of a sum that is to be zero
+# What leaves no more than this part of the squared error, or than so many times what rounding may leave, is exact: numbers that
+# were fitted leave 1e-9 of it, and what only comes near 1e-4 and more (measured on drawn faults).
+_NOTHING, _OF_ROUNDING = 1e-5, 4.0
+_ROUGH = 0.1  # of the error: a response that leaves more is weighed in float32, which takes a tenth of the time; chosen
+
 
 def _counted_axes(reference: Sequence[Arrays], candidate: Sequence[Arrays], outputs: Sequence[str]) -> dict[str, int]:
     """The axis of the rows, by output: that along which alone the sides' shapes differ on a sample."""
@@ -83,15 +91,6 @@ def _error_of_pairs(expected: np.ndarray, found: np.ndarray, axis: int, partners
     mine, its = np.where(held, mine, 0.0), np.where(given, its, 0.0)
     rest = np.concatenate([mine[there] - its[partners[there]], mine[~there], its[left]])
     return _RowsError(float(np.square(rest).sum()), int(np.count_nonzero(rest)), lost)
-
-
-_FEW = 512  # channels: a longer axis is one of positions; chosen
-_LEAST = 1e-3  # of the output's size: what an almost silent channel is divided by; chosen
-_SAME_SUM = 1e-5  # of an error's size, chosen: what FP32 leaves of a sum that is to be zero
-# What leaves no more than this part of the squared error, or than so many times what rounding may leave, is exact: numbers that
-# were fitted leave 1e-9 of it, and what only comes near 1e-4 and more (measured on drawn faults).
-_NOTHING, _OF_ROUNDING = 1e-5, 4.0
-_ROUGH = 0.1  # of the error: a response that leaves more is weighed in float32, which takes a tenth of the time; chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

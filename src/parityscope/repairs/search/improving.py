@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.network import CutNetwork
 
 _PRICED = 1 << 24  # chosen: assignments times vertices of one go, 16 MB of bool
+_WORK = 3e8  # assignments times nodes that one proposal may look at. Chosen: eight seconds on a chain of 3000 nodes
+_CELLS = 1 << 23  # of them in one product: 64 MB of floats. Chosen
+# What a Cast costs beyond its time, as a share of the whole model's time in FP32. Chosen: of two assignments that are
+# otherwise equal within a thousandth, as roofs are never exact, the one with fewer borders is taken.
+_EACH_CAST = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +106,6 @@ def pricer_of(network: CutNetwork) -> _Pricer:
         readers=np.array([place(reader) for wire in network.wires for reader in wire.consumers], np.intp),
         starts=np.cumsum([0, *lengths])[:-1].astype(np.intp) if lengths else np.zeros(0, np.intp),
     )
-
-
-_WORK = 3e8  # assignments times nodes that one proposal may look at. Chosen: eight seconds on a chain of 3000 nodes
-_CELLS = 1 << 23  # of them in one product: 64 MB of floats. Chosen
-# What a Cast costs beyond its time, as a share of the whole model's time in FP32. Chosen: of two assignments that are
-# otherwise equal within a thousandth, as roofs are never exact, the one with fewer borders is taken.
-_EACH_CAST = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

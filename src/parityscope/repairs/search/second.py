@@ -55,6 +55,10 @@ F16, BF16 = 1, 2
 _ROUNDS = 8  # chosen; two or three have been enough
 
 _Term = tuple[int, int, float, float]
+_EVALUATED = 6  # labellings that are run at most. Chosen
+_PRICES = 13  # multipliers, over twelve decades as in `cut.path_of_optima`. Chosen
+_GAIN = 0.002  # of the modelled time; less is not worth an evaluation. Chosen
+_OPTIMISM = 1.5  # predicted squares that are still worth an evaluation, times the target. Chosen
 
 
 def expand_labels(network: CutNetwork, squared: np.ndarray, multiplier: float, start: np.ndarray) -> np.ndarray:
@@ -147,12 +151,6 @@ def _terms_of_wire(
     some = next(spare)
     yield producer, some, wire.cast, 0.0
     yield from ((some, reader, math.inf, 0.0) for readers in groups.values() for reader in readers)
-
-
-_EVALUATED = 6  # labellings that are run at most. Chosen
-_PRICES = 13  # multipliers, over twelve decades as in `cut.path_of_optima`. Chosen
-_GAIN = 0.002  # of the modelled time; less is not worth an evaluation. Chosen
-_OPTIMISM = 1.5  # predicted squares that are still worth an evaluation, times the target. Chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
