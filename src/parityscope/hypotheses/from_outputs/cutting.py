@@ -21,7 +21,7 @@ from parityscope.light_dataclasses import dataclass
 from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.from_outputs.reference import Reference
@@ -31,6 +31,7 @@ _PICKS = operators_that_move("picked")
 _BITS = 5.0  # of cutting otherwise, and where it is put back; chosen
 _MOST = 8  # pieces; chosen: more are no gates, pairs or projections
 _ORDINALS = {2: "second", 3: "third"}
+_NEAR = 64  # steps behind a cut within which it is put back; chosen
 _MOST_RUNS = 3  # lengths of what may lie together; chosen
 
 
@@ -77,6 +78,8 @@ class TensorCut:
 def list_cut_rules(reference: Reference, sites: Sequence[EditSite]) -> list[Guess]:
     """All that is cut in one way cut in the other one; also put back where it is joined, or where all made of it meets."""
     by_output = {site.output: site for site in sites if site.inner is None}
+    last: dict[str, float] = {name: step.index for step in reference.live for name in step.reads}
+    last |= dict.fromkeys(reference.program.outputs, math.inf)
     rules = []
     for layout, cuts in _find_cuts(reference, by_output).items():
         said, count = layout.say(), len(cuts)
@@ -90,7 +93,7 @@ def list_cut_rules(reference: Reference, sites: Sequence[EditSite]) -> list[Gues
             back = [(site, at_result(layout.exchange_back)) for site in joins if site]
             rules.append(_join_edits([*back, *cutting.values()], f"{said}, and joined so again", count))
         whole = [by_output.get(cut.tensor) for cut in cuts]
-        meetings = [_find_meeting(reference, cut, by_output) for cut in cuts]
+        meetings = [_find_meeting(reference, cut, by_output, last) for cut in cuts]
         if all(whole) and all(meetings):
             back = [(site, at_result(layout.exchange_back)) for site in meetings if site]
             forth = [(site, at_result(layout.exchange)) for site in whole if site]
@@ -161,21 +164,24 @@ def _find_join(
     known = reference.values[0]
     shape = known[cut.tensor].shape
     first = max(cut.sites, key=lambda site: site.step.index)
-    for step in reference.after[first.step.index]:
+    for step in reference.after[first.step.index][:_NEAR]:
         if step.op_type == "Concat" and len(step.inputs) == layout.count and known[step.outputs[0]].shape == shape:
             return by_output.get(step.outputs[0])
     return None
 
 
-def _find_meeting(reference: Reference, cut: TensorCut, by_output: dict[str, EditSite]) -> EditSite | None:
-    """Where all that is made of a tensor first comes together in one of its shape; None where that has another shape."""
+def _find_meeting(
+    reference: Reference, cut: TensorCut, by_output: dict[str, EditSite], last: Mapping[str, float]
+) -> EditSite | None:
+    """Where all that is made of a tensor first comes together in one of its shape; None where that has another shape.
+
+    `last` are the indices of the steps that read each tensor last.
+    """
     maker, known = reference.program.steps_of.get(cut.tensor), reference.values[0]
     if maker is None:
         return None
-    last: dict[str, float] = {name: step.index for step in reference.live for name in step.reads}
-    last |= dict.fromkeys(reference.program.outputs, math.inf)
     made = {cut.tensor}
-    for step in reference.after[maker.index]:
+    for step in reference.after[maker.index][:_NEAR]:
         if made.isdisjoint(step.reads):
             continue
         made.update(step.outputs)
