@@ -165,7 +165,11 @@ def _find_join(
     shape = known[cut.tensor].shape
     first = max(cut.sites, key=lambda site: site.step.index)
     for step in reference.after[first.step.index][:_NEAR]:
-        if step.op_type == "Concat" and len(step.inputs) == layout.count and known[step.outputs[0]].shape == shape:
+        if (
+            step.op_type == "Concat"
+            and len(step.inputs) == layout.count
+            and np.shape(known.get(step.outputs[0])) == shape
+        ):
             return by_output.get(step.outputs[0])
     return None
 
@@ -187,7 +191,7 @@ def _find_meeting(
         made.update(step.outputs)
         waiting = [name for name in made if last.get(name, -1) > step.index]
         if waiting == [step.outputs[0]]:
-            same = known[step.outputs[0]].shape == known[cut.tensor].shape
+            same = np.shape(known.get(step.outputs[0])) == known[cut.tensor].shape
             return by_output.get(step.outputs[0]) if same else None
     return None
 
