@@ -157,6 +157,10 @@ def _readers(reference: Reference) -> dict[str, list[ProgramStep]]:
     return found
 
 
+def _shape_of(known: Mapping[str, np.ndarray], step: ProgramStep) -> tuple[int, ...] | None:
+    return known[step.outputs[0]].shape if step.outputs[0] in known else None
+
+
 def _find_join(
     reference: Reference, layout: PieceLayout, cut: TensorCut, by_output: dict[str, EditSite]
 ) -> EditSite | None:
@@ -165,11 +169,7 @@ def _find_join(
     shape = known[cut.tensor].shape
     first = max(cut.sites, key=lambda site: site.step.index)
     for step in reference.after[first.step.index][:_NEAR]:
-        if (
-            step.op_type == "Concat"
-            and len(step.inputs) == layout.count
-            and np.shape(known.get(step.outputs[0])) == shape
-        ):
+        if step.op_type == "Concat" and len(step.inputs) == layout.count and _shape_of(known, step) == shape:
             return by_output.get(step.outputs[0])
     return None
 
@@ -191,7 +191,7 @@ def _find_meeting(
         made.update(step.outputs)
         waiting = [name for name in made if last.get(name, -1) > step.index]
         if waiting == [step.outputs[0]]:
-            same = np.shape(known.get(step.outputs[0])) == known[cut.tensor].shape
+            same = _shape_of(known, step) == known[cut.tensor].shape
             return by_output.get(step.outputs[0]) if same else None
     return None
 
