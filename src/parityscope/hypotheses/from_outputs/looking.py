@@ -52,6 +52,7 @@ _HOPS = 2  # steps from what explains most; chosen
 _OF_THRESHOLDS = 0.5  # of the time for what several steps do alike: other thresholds, which are listed too; chosen
 _OF_NUMBERS = 0.5  # of what is left of it: another number at all of them; chosen
 _MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
+_BESIDE = 0.25  # of what was spent until something explained all, for what may stand beside it; chosen
 _AT_ALL = ("layouts", "attributes", "operands", "inputs", "constants")  # some hundreds of a network
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
 
@@ -113,12 +114,14 @@ def _predict_all(found: OutputsSearch) -> None:
         if trials.best is not None and trials.explains
         else None
     )
+    if near is not None:  # what may be told beside it is worth less than it was
+        predictor.until = min(trials.until, meter.spent + max(_GUESS_S[0], _BESIDE * meter.spent))
     asked = [one for one in found.sites if near is None or one.step.index in near]
     found.guesses += predictor.guess(asked, EARLY, found.stage_budget(_GUESS_S), fitted=True)
     known = {id(edit) for one in found.guesses for edit in (one.edit, *one.names)}
     found.guesses += [one for one in found.plain if id(one.edit) not in known]
     # Guessing may have taken all of its part and more, where a sweep is long: then the best guesses are tried all the same.
-    found.until = max(found.until, meter.spent + found.until - predictor.until)
+    found.until = max(found.until, meter.spent + found.until - trials.until)
 
 
 def _try_plain_guesses(found: OutputsSearch) -> None:
