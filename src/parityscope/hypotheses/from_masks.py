@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.stretch import ComputedStretch
 
 _FILLS = ("edge", "maximum", "minimum")
+_SAID = {0.0: "zeros", 1.0: "ones"}
 _LOST_BITS = 4.0  # of an input, and which of its two values; chosen
 _LOOKED_AT = 1 << 16  # elements of an input whose values are counted; chosen
 
@@ -30,10 +31,10 @@ def mask_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> It
         if array is None or not _is_mask(array):
             continue
         for value in (array.min(), array.max()):
-            said = bool(value) if array.dtype.kind == "b" else f"{value:.6g}"
+            said = str(bool(value)) if array.dtype.kind == "b" else _SAID.get(float(value), f"{value:.6g}")
             yield edit_of_input(
                 place,
-                f"the mask {name!r} lost: {said} throughout",
+                f"the mask {name!r} lost: all {said}",
                 _LOST_BITS,
                 index,
                 lambda a, value=value: np.full_like(a, value),

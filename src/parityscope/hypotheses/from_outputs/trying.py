@@ -67,7 +67,7 @@ class Trials:
     """What was evaluated, within `seconds` (estimated).
 
     `best` explains most, of all samples where they were asked, a claim before what is none. `worst` is the sample that is
-    furthest off, of those that are tried first.
+    furthest off, of those that are tried first. `seen` is what was evaluated, `idle` what gave the reference's own results.
     """
 
     reference: Reference
@@ -81,8 +81,8 @@ class Trials:
     tried: list[TriedGuess] = field(default_factory=list)
     evaluations: int = 0
     failed: int = 0
-    seen: set[int] = field(default_factory=set)
-    idle: set[int] = field(default_factory=set)
+    seen: dict[int, object] = field(default_factory=dict)
+    idle: dict[int, object] = field(default_factory=dict)
     by_site: dict[str, float] = field(default_factory=dict)
     best: TriedGuess | None = None
     worst: int = field(init=False)
@@ -220,7 +220,7 @@ class Trials:
                 return None
             digest.update(np.ascontiguousarray(array).tobytes())
         if self._are_known(guess.site, results):
-            self.idle.add(_key_of(guess))
+            _note(self.idle, guess)
             return None
         return digest.digest()
 
@@ -234,17 +234,17 @@ class Trials:
 
     def was_tried(self, guess: Guess) -> bool:
         """Whether its edit was evaluated, with this guess or another."""
-        return _key_of(guess) in self.seen
+        return id(_identity_of(guess)) in self.seen
 
     def is_idle(self, guess: Guess) -> bool:
         """Whether its step gave the reference's own result on the worst sample."""
-        return _key_of(guess) in self.idle
+        return id(_identity_of(guess)) in self.idle
 
     def attempt(self, guess: Guess) -> TriedGuess | None:
         """Evaluates one guess, once."""
         if self.was_tried(guess):
             return None
-        self.seen.add(_key_of(guess))
+        _note(self.seen, guess)
         edit = guess.made()
         if self.banned and edit.form in self.banned:
             return None
@@ -385,6 +385,12 @@ def _are_moved(site: EditSite, sample: int, results: Sequence[np.ndarray | None]
     return bool(near and found.min() == known.min() and found.max() == known.max())
 
 
-def _key_of(guess: Guess) -> int:
+def _identity_of(guess: Guess) -> object:
     """The same for guesses of one edit alone."""
-    return id(guess) if guess.edit is None or guess.others or guess.rule else id(guess.edit)
+    return guess if guess.edit is None or guess.others or guess.rule else guess.edit
+
+
+def _note(noted: dict[int, object], guess: Guess) -> None:
+    """Keeps what tells a guess from others: a number of what is gone may be given to something else."""
+    identity = _identity_of(guess)
+    noted[id(identity)] = identity
