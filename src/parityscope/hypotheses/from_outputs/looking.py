@@ -280,9 +280,9 @@ STAGES = (
     SearchStage(_try_rules, 0.15),
     SearchStage(try_entries, 0.25),  # a wrong preparation is likely
     SearchStage(_try_functions, 0.15),
-    SearchStage(_try_longer_rules, 0.25),
+    SearchStage(_try_longer_rules, 0.15),
     SearchStage(_try_cheapest_of_many, 0.25),
-    SearchStage(_predict_all, 0.5, goes_on=True),
+    SearchStage(_predict_all, 0.65, goes_on=True),
     SearchStage(_try_plain_guesses, 0.5),
     SearchStage(_try_guesses, 0.6, goes_on=True),
     SearchStage(try_together, 0.3),

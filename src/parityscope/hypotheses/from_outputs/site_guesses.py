@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import TYPE_CHECKING
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
 # What a site must have left for writing down and looking at all edits of kinds of which it has hundreds; chosen.
-_WRITTEN_S = {"changed constants": 0.02, "values": 0.08}
+_WRITTEN_S = {"changed constants": 0.08, "values": 0.08}
+_TURN = 3  # edits of constants for one that has to be run; chosen
 _LEAST_EACH = 12  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
 _WORTH = 0.2  # of a score on the worst sample: what has less is not looked at on others; chosen
 _SLOPED = (
@@ -94,16 +96,14 @@ class SiteGuesses:
             if cost * self.samples <= left:
                 left -= cost * self.samples
                 self.edits.append(guess)
-        # What is looked up costs next to nothing: it comes first, then what derivatives of constants say, and what has to be run
-        # as far as the time goes.
-        looked_up = {id(one) for one in self.edits if _is_looked_up(one)}
-        last = max((one.made().bits for one in self.edits), default=0.0)
-        self.edits.sort(
-            key=lambda one: (
-                0.0 if id(one) in looked_up else one.made().bits + (1.0 if one.kind in _OF_CONSTANTS else 1.0 + last)
-            )
-        )
-        self.looked_up = len(looked_up)
+        # What is looked up costs next to nothing: it comes first. What has to be run goes as far as the time does, by turns with
+        # what derivatives of constants say, of which several take as long.
+        looked_up = [one for one in self.edits if _is_looked_up(one)]
+        known = {id(one) for one in looked_up}
+        rest = sorted((one for one in self.edits if id(one) not in known), key=lambda one: one.made().bits)
+        parts = [[one for one in rest if (one.kind in _OF_CONSTANTS) is of_constants] for of_constants in (False, True)]
+        by_turns = _take_by_turns(*parts)
+        self.edits, self.looked_up = [*looked_up, *by_turns], len(looked_up)
         predictor.left_out += len(guesses) - len(self.edits)
         predictor.generated += len(self.edits)
         return left
@@ -124,8 +124,11 @@ class SiteGuesses:
         seen: dict[bytes, Guess] = {}
         unseen = np.full((self.samples, predictor.directions + 1), np.nan)
         slopes = None if adjoint is None else self._slopes_of_site(predictor, sample, names, adjoint)
+        if is_first and (slopes is None or not slopes.constants):  # then those of constants have to be run as well
+            self.edits[self.looked_up :] = sorted(self.edits[self.looked_up :], key=lambda one: one.made().bits)
+        ran = 0
         for number, guess in enumerate(self.edits):
-            if is_first and number >= self.looked_up + _LEAST_EACH and meter.spent > self.until:
+            if is_first and number >= self.looked_up and ran >= _LEAST_EACH and meter.spent > self.until:
                 left = len(self.edits) - number
                 predictor.left_out += left
                 predictor.generated -= left
@@ -155,6 +158,7 @@ class SiteGuesses:
                 kept.append(guess)
                 rows.append(row)
                 continue
+            ran += 1
             results = self.site.results(sample, edit)
             if results is None:
                 if not is_first:  # it runs on one sample alone
@@ -276,6 +280,15 @@ class SiteGuesses:
         for place in np.argsort(-scores)[:_KEPT_PAIRS]:
             edit = exchange_edit(self.site, name, axis, int(ones[place]), int(others[place]))
             yield Guess(site=self.site, kind="exchanged", edit=edit, score=float(scores[place]), sketch=sketch[place])
+
+
+def _take_by_turns(run: Sequence[Guess], of_constants: Sequence[Guess]) -> Iterator[Guess]:
+    """One that has to be run, then some of constants, and so on."""
+    others = iter(of_constants)
+    for one in run:
+        yield one
+        yield from itertools.islice(others, _TURN)
+    yield from others
 
 
 def _is_looked_up(guess: Guess) -> bool:
