@@ -17,7 +17,7 @@ from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_inputs import edit_of_input
 from parityscope.hypotheses.from_outputs.guess import RULE_BITS, Guess
 from parityscope.hypotheses.from_outputs.rules import EVERYWHERE
-from parityscope.light_dataclasses import dataclass
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:
@@ -204,7 +204,5 @@ def _join_edits(edits: Sequence[tuple[EditSite, StretchEdit]], words: str, count
     """One guess that makes all of these edits."""
     (site, edit), *others = edits
     said = f"at each of {count} places: {words}" if count > 1 else words
-    first = StretchEdit(
-        words=said, bits=_BITS + RULE_BITS, at=edit.at, before=edit.before, each=edit.each, whole=edit.whole
-    )
+    first = replace(edit, words=said, bits=_BITS + RULE_BITS)
     return Guess(site=site, kind=f"layouts{EVERYWHERE}", edit=first, others=tuple(others))

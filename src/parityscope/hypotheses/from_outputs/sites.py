@@ -251,16 +251,21 @@ def redo_edits(edits: Iterable[tuple[EditSite, StretchEdit]]) -> dict[int, Redo]
 def _redo_inside(edits: Sequence[tuple[EditSite, StretchEdit]]) -> Redo:
     """Control flow with several nodes of its bodies changed, to be computed in whatever it then reads."""
     first, _ = edits[0]
-    written: ProgramStep | None = first.step
-    for site, edit in edits:
-        if site.inner is not None and written is not None:
-            written = rewrite_body(written, site.inner, edit, site.stretch.changed_constants(edit))
 
     def computed(sample: int, changed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray | None]:
-        if written is None:
-            raise ParityError(f"{first.step.key} cannot be written with these changes")
         first.reference.meter.charge(first.price)
-        return first.results_of_written(written, sample, changed)
+        try:
+            written: ProgramStep | None = first.step
+            for site, edit in edits:
+                if site.inner is not None and written is not None:
+                    written = rewrite_body(written, site.inner, edit, site.stretch.changed_constants(edit))
+            if written is not None:
+                return first.results_of_written(written, sample, changed)
+        except MemoryError:
+            raise
+        except Exception as error:  # as for one edit: whatever it does, it explains nothing then
+            raise ParityError(f"{first.step.key} cannot be written with these changes") from error
+        raise ParityError(f"{first.step.key} cannot be written with these changes")
 
     return computed
 
